@@ -1,0 +1,60 @@
+"""hdmm_bf: publish many counting queries under a Blowfish privacy policy with provably small error.
+
+The modules stand in the order the data flow: domain, policy, workload, transform. Nothing heavy is
+imported until it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hdmm_bf import domain, matrix, policy, transform, workload
+    from hdmm_bf._checks import InputError
+    from hdmm_bf.domain import Domain
+    from hdmm_bf.policy import Policy
+    from hdmm_bf.sensitivity import sensitivity
+    from hdmm_bf.transform import Problem
+    from hdmm_bf.workload import Workload
+
+__version__ = "0.1.0"
+
+_MODULES = ("domain", "matrix", "policy", "transform", "workload")
+_NAMES = {
+    "Domain": "domain",
+    "InputError": "_checks",
+    "Policy": "policy",
+    "Problem": "transform",
+    "Workload": "workload",
+    "sensitivity": "sensitivity",
+}
+
+__all__ = [
+    "Domain",
+    "InputError",
+    "Policy",
+    "Problem",
+    "Workload",
+    "__version__",
+    "domain",
+    "matrix",
+    "policy",
+    "sensitivity",
+    "transform",
+    "workload",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"hdmm_bf.{name}")
+    if name in _NAMES:
+        value = getattr(importlib.import_module(f"hdmm_bf.{_NAMES[name]}"), name)
+        globals()[name] = value  # also hides the module of the same name
+        return value
+    raise AttributeError(f"module 'hdmm_bf' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,180 @@
+"""The domain: what a record can be.
+
+A domain is a list of named attributes, each with a number of values; a *cell* is one combination of
+values, and cells are numbered in row-major order (the last attribute moves fastest). A histogram over
+the domain is a vector with one count a cell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+
+from hdmm_bf._checks import fail, nearest, positive_int
+
+_SIZE_ADVICE = "Give one size for each attribute, for example 64 or 32x32."
+
+
+@final
+@dataclass(frozen=True)
+class Domain:
+    """Named attributes with their sizes and, if wanted, labels of their values.
+
+    Args:
+        sizes: number of values of each attribute.
+        names: one name an attribute; `a0, a1, ...` when left out.
+        labels: for each attribute either None (values are called by their number) or one label a value.
+
+    Guarantees:
+        `ravel` and `unravel` are inverse to each other and follow row-major order.
+    """
+
+    sizes: tuple[int, ...]
+    names: tuple[str, ...] = ()
+    labels: tuple[tuple[str, ...] | None, ...] = ()
+    _position: Mapping[str, int] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        sizes = tuple(positive_int("domain", "size", s, advice=_SIZE_ADVICE) for s in self.sizes)
+        if not sizes:
+            raise fail("domain", "sizes=()", "a domain needs at least one attribute", _SIZE_ADVICE)
+        names = tuple(self.names) or tuple(f"a{i}" for i in range(len(sizes)))
+        labels = tuple(self.labels) or (None,) * len(sizes)
+        if len(names) != len(sizes) or len(labels) != len(sizes):
+            raise fail(
+                "domain",
+                f"{len(sizes)} sizes, {len(names)} names, {len(labels)} lists of labels",
+                "the numbers must agree",
+                "Give one name and one list of labels (or None) for each attribute.",
+            )
+        if len(set(names)) != len(names):
+            raise fail("domain", f"names={names}", "names must differ", "Rename the repeated attribute.")
+        for name, size, values in zip(names, sizes, labels, strict=True):
+            if values is not None and (len(values) != size or len(set(values)) != size):
+                raise fail(
+                    "domain",
+                    f"{name}: {len(values)} labels, {len(set(values))} different, for {size} values",
+                    "labels must be one for each value and all different",
+                    "Correct the list of labels or the size.",
+                )
+        object.__setattr__(self, "sizes", sizes)
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "labels", labels)
+        object.__setattr__(self, "_position", {name: i for i, name in enumerate(names)})
+
+    @property
+    def num_cells(self) -> int:
+        """Number of cells, exact even beyond 2^63."""
+        return math.prod(self.sizes)
+
+    @property
+    def num_attributes(self) -> int:
+        """Number of attributes."""
+        return len(self.sizes)
+
+    def __str__(self) -> str:
+        return "x".join(map(str, self.sizes))
+
+    def attribute(self, name: str | int) -> int:
+        """Return the position of an attribute given by name or by number."""
+        if isinstance(name, str) and name in self._position:
+            return self._position[name]
+        if isinstance(name, int) and 0 <= name < self.num_attributes:
+            return name
+        raise fail(
+            "domain.attribute",
+            repr(name),
+            f"the domain has the attributes {', '.join(self.names)}",
+            nearest(name, self.names) if isinstance(name, str) else f"Use 0 to {self.num_attributes - 1}.",
+        )
+
+    def ravel(self, values: Sequence[Any]) -> Any:
+        """Return the cell number of value numbers, one (scalar or array) for each attribute."""
+        if len(values) != self.num_attributes:
+            raise fail(
+                "domain.ravel",
+                f"{len(values)} coordinates",
+                f"the domain has {self.num_attributes} attributes",
+                "Give one coordinate for each.",
+            )
+        for name, size, value in zip(self.names, self.sizes, values, strict=True):
+            array = np.asarray(value)
+            if array.dtype.kind not in "iu" or np.any(array < 0) or np.any(array >= size):
+                raise fail(
+                    "domain.ravel",
+                    f"{name}={value!r}",
+                    f"must be whole numbers from 0 to {size - 1}",
+                    "Correct the value or enlarge the domain.",
+                )
+        cells = np.ravel_multi_index(tuple(values), self.sizes)
+        return int(cells) if np.ndim(cells) == 0 else cells
+
+    def unravel(self, cells: Any) -> tuple[Any, ...]:
+        """Return the value numbers of a cell, or of an array of cells, one for each attribute."""
+        array = np.asarray(cells)
+        if array.dtype.kind not in "iu" or np.any(array < 0) or np.any(array >= self.num_cells):
+            raise fail(
+                "domain.unravel",
+                repr(cells),
+                f"cells are whole numbers from 0 to {self.num_cells - 1}",
+                "Correct the cell number.",
+            )
+        values = np.unravel_index(array, self.sizes)
+        return tuple(int(v) for v in values) if array.ndim == 0 else values
+
+    def cell(self, **values: int | str) -> int:
+        """Return the cell with the given value (number or label) of every attribute, by name."""
+        for name in values:
+            self.attribute(name)
+        missing = [name for name in self.names if name not in values]
+        if missing:
+            raise fail("domain.cell", f"{values}", f"no value for {', '.join(missing)}", "Name every attribute.")
+        return int(self.ravel([self._value(i, values[name]) for i, name in enumerate(self.names)]))
+
+    def _value(self, attribute: int, value: int | str) -> int:
+        if not isinstance(value, str):
+            return value
+        labels = self.labels[attribute] or ()
+        if value not in labels:
+            raise fail(
+                "domain.cell",
+                f"{self.names[attribute]}={value!r}",
+                "no such label",
+                nearest(value, labels) if labels else "This attribute has no labels: use the value's number.",
+            )
+        return labels.index(value)
+
+    def describe(self, cell: int) -> str:
+        """Name a cell in words: `cell 5`, `(1, 3)`, or `age=30-39, sex=F` where there are labels."""
+        values = self.unravel(cell)
+        if any(labels is not None for labels in self.labels):
+            return ", ".join(f"{self.names[i]}={self.value_name(i, v)}" for i, v in enumerate(values))
+        return f"cell {cell}" if self.num_attributes == 1 else f"({', '.join(map(str, values))})"
+
+    def value_name(self, attribute: int, value: int) -> str:
+        """Return the label of a value, or its number when it has none."""
+        labels = self.labels[attribute]
+        return str(value) if labels is None else labels[value]
+
+
+def parse(text: str) -> Domain:
+    """Read sizes written as `64` or `32x32`."""
+    sizes = [int(part) if part.strip().isdecimal() else 0 for part in text.lower().split("x")]
+    if min(sizes) < 1:
+        raise fail("domain.parse", repr(text), "sizes must be whole numbers of at least 1", _SIZE_ADVICE)
+    return Domain(tuple(sizes))
+
+
+def as_domain(value: Domain | int | str | Sequence[int]) -> Domain:
+    """Accept a Domain, a number of cells, sizes, or a string of sizes."""
+    if isinstance(value, Domain):
+        return value
+    if isinstance(value, str):
+        return parse(value)
+    if isinstance(value, int | np.integer):
+        return Domain((int(value),))
+    return Domain(tuple(value))

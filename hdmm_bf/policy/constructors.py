@@ -1,0 +1,242 @@
+"""The policies people ask for by name, built as integer arrays.
+
+Every function takes a domain (a `Domain`, a number of cells, sizes, or a string such as "32x32").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from hdmm_bf._checks import fail, positive_int
+from hdmm_bf._types import EdgeArray
+from hdmm_bf.domain import Domain, as_domain
+from hdmm_bf.policy.graph import BOTTOM, Policy, check_edges_fit
+
+DomainLike = Domain | int | str | Sequence[int]
+
+_THRESHOLD_ADVICE = "For a policy with no protected pairs use policy.empty(n)."
+
+
+def unbounded(domain: DomainLike) -> Policy:
+    """Hide the presence of any record: ordinary (unbounded) differential privacy, a star around BOTTOM."""
+    cells = as_domain(domain)
+    spec, meaning = f"unbounded:{cells}", "whether any one record is in the data at all"
+    if cells.num_attributes > 1:
+        first, *others = (attribute_domain(cells, i) for i in range(cells.num_attributes))
+        return Policy(cells, spec, meaning, factors=(unbounded(first), *map(empty, others)))
+    check_edges_fit(spec, cells.num_cells)
+    edges = np.stack([np.arange(cells.num_cells), np.full(cells.num_cells, BOTTOM)], axis=1)
+    return Policy(cells, spec, meaning, edges)
+
+
+def bounded(domain: DomainLike) -> Policy:
+    """Hide the value of any record, the number of records being known: the complete graph."""
+    cells = as_domain(domain)
+    n = cells.num_cells
+    spec = f"bounded:{cells}"
+    check_edges_fit(spec, n * (n - 1) // 2)
+    edges = np.empty((n * (n - 1) // 2, 2), dtype=np.int64)
+    start = 0
+    for u in range(n):
+        row = edges[start : start + n - 1 - u]
+        row[:, 0] = u
+        row[:, 1] = np.arange(u + 1, n)
+        start += len(row)
+    return Policy(cells, spec, "which value any one record has", edges)
+
+
+def line(domain: DomainLike) -> Policy:
+    """Hide whether a record is in a cell or in the next one: a path through the cells in order."""
+    cells = as_domain(domain)
+    n = cells.num_cells
+    spec = f"line:{cells}"
+    check_edges_fit(spec, n - 1)
+    edges = np.stack([np.arange(n - 1), np.arange(1, n)], axis=1)
+    return Policy(cells, spec, "whether any one record is in a cell or in the cell next to it", edges)
+
+
+def cycle(domain: DomainLike) -> Policy:
+    """Hide whether a record is in a cell or in the next one, the last being next to the first."""
+    cells = as_domain(domain)
+    n = cells.num_cells
+    if n < 3:
+        raise fail("policy.cycle", f"n={n}", "a cycle needs at least 3 cells", "Use policy.line(n).")
+    closing = np.array([[0, n - 1]])
+    meaning = "whether any one record is in a cell or in the cell next to it, around the circle"
+    return Policy(cells, f"cycle:{cells}", meaning, np.concatenate([line(cells).edges, closing]))
+
+
+def star_tree(domain: DomainLike) -> Policy:
+    """Hide whether a record is in cell 0 (the hub) or in any other cell; the number of records is known."""
+    cells = as_domain(domain)
+    spec = f"star-tree:{cells}"
+    check_edges_fit(spec, cells.num_cells)
+    others = np.arange(1, cells.num_cells)
+    meaning = "whether any one record is in cell 0 or in another cell"
+    return Policy(cells, spec, meaning, np.stack([np.zeros_like(others), others], axis=1))
+
+
+def empty(domain: DomainLike) -> Policy:
+    """Hide nothing: no edges, every count is public."""
+    cells = as_domain(domain)
+    meaning = "nothing: the policy has no protected pair"
+    return Policy(cells, f"empty:{cells}", meaning, np.empty((0, 2), dtype=np.int64))
+
+
+def threshold(domain: DomainLike, threshold: int) -> Policy:
+    """Hide whether a record is in a cell or in another at L1 distance at most `threshold`."""
+    cells = as_domain(domain)
+    limit = positive_int("policy.threshold", "threshold", threshold, advice=_THRESHOLD_ADVICE)
+    spec = f"threshold:{cells}:{limit}"
+    meaning = f"whether any one record is in a cell or in another at distance at most {limit}"
+    if limit == 1 and cells.num_attributes > 1:
+        lines = tuple(line(attribute_domain(cells, i)) for i in range(cells.num_attributes))
+        return Policy(cells, spec, meaning, factors=lines)
+    return Policy(cells, spec, meaning, _threshold_edges(cells, limit, spec))
+
+
+def _threshold_edges(domain: Domain, limit: int, spec: str) -> EdgeArray:
+    """One block of edges (cell, cell + offset) for each offset of L1 length 1 to `limit`, half of them."""
+    check_edges_fit(spec, _num_threshold_edges(domain.sizes, limit))
+    zero = (0,) * domain.num_attributes
+    offsets = [o for o in _offsets(domain.sizes, limit) if o > zero]
+    counts = [math.prod(s - abs(o) for s, o in zip(domain.sizes, off, strict=True)) for off in offsets]
+    edges = np.empty((sum(counts), 2), dtype=np.int64)
+    cells = np.arange(domain.num_cells).reshape(domain.sizes)
+    start = 0
+    for offset, count in zip(offsets, counts, strict=True):
+        window = tuple(slice(max(0, -o), s - max(0, o)) for s, o in zip(domain.sizes, offset, strict=True))
+        shifted = tuple(slice(max(0, o), s - max(0, -o)) for s, o in zip(domain.sizes, offset, strict=True))
+        edges[start : start + count, 0] = cells[window].ravel()
+        edges[start : start + count, 1] = cells[shifted].ravel()
+        start += count
+    return edges
+
+
+def _num_threshold_edges(sizes: tuple[int, ...], limit: int) -> int:
+    """Count pairs at distance 1 to `limit`: ordered pairs of one attribute by distance, convolved, halved."""
+    by_distance = np.ones(1)
+    for size in sizes:
+        steps = np.arange(min(limit, size - 1) + 1)
+        own = np.where(steps == 0, 1.0, 2.0) * (size - steps)
+        by_distance = np.convolve(by_distance, own)[: limit + 1]
+    return int(by_distance[1:].sum()) // 2
+
+
+def _offsets(sizes: tuple[int, ...], limit: int) -> Iterator[tuple[int, ...]]:
+    """All offset vectors of L1 length at most `limit` that fit in the domain."""
+    if not sizes:
+        yield ()
+        return
+    reach = min(limit, sizes[0] - 1)
+    for first in range(-reach, reach + 1):
+        for rest in _offsets(sizes[1:], limit - abs(first)):
+            yield (first, *rest)
+
+
+def sensitive(domain: DomainLike, attributes: Sequence[str | int]) -> Policy:
+    """Hide the value of each named attribute of any record; the other attributes are public."""
+    cells = as_domain(domain)
+    chosen = sorted({cells.attribute(a) for a in attributes})
+    if not chosen:
+        raise fail("policy.sensitive", "attributes=[]", "names no attribute", "Name one, or use policy.empty.")
+    own = [attribute_domain(cells, i) for i in range(cells.num_attributes)]
+    factors = tuple(bounded(d) if i in chosen else empty(d) for i, d in enumerate(own))
+    names = " or ".join(cells.names[i] for i in chosen)
+    spec = f"sensitive:{cells}:{','.join(map(str, chosen))}"
+    return Policy(cells, spec, f"which value of {names} any one record has", factors=factors)
+
+
+def product(*policies: Policy, domain: Domain | None = None) -> Policy:
+    """Cartesian product: change one attribute at a time, along an edge of that attribute's policy.
+
+    An edge to BOTTOM in one factor hides the presence of a record with that value, whatever its other values.
+    """
+    if not policies:
+        raise fail("policy.product", "no policies", "needs at least one", "Give one for each attribute.")
+    cells = domain or Domain(tuple(size for p in policies for size in p.domain.sizes))
+    spec = f"product:{','.join(p.spec for p in policies)}"
+    hidden = [f"in attribute {n}, {p.meaning}" for n, p in zip(cells.names, policies, strict=False) if p.num_edges]
+    meaning = "; or ".join(hidden) or "nothing: no attribute has a protected pair"
+    factors = tuple(f for p in policies for f in (p.factors or (p,)))
+    made = Policy(cells, spec, meaning, factors=factors)
+    if sum(f.has_bottom for f in factors) > 1:  # the same (cell, BOTTOM) comes from several factors
+        u, v = made.edges.T
+        return Policy(cells, spec, meaning, canonical_edges(u, v, cells.num_cells)[0])
+    return made
+
+
+def union(*policies: Policy) -> Policy:
+    """Protect every pair that any of the policies protects; all must be on the same number of cells."""
+    if not policies:
+        raise fail("policy.union", "no policies", "needs at least one", "Use policy.empty(n) for none.")
+    first = policies[0]
+    for other in policies[1:]:
+        if other.num_cells != first.num_cells:
+            raise fail(
+                "policy.union",
+                f"{first.num_cells} and {other.num_cells} cells",
+                "the policies must be on the same domain",
+                "Use policy.product to combine different attributes.",
+            )
+    u, v = np.concatenate([p.edges for p in policies]).T
+    edges, _ = canonical_edges(u, v, first.num_cells)
+    meaning = "; or ".join(dict.fromkeys(p.meaning for p in policies if p.num_edges))
+    return Policy(first.domain, f"union({', '.join(p.spec for p in policies)})", meaning or first.meaning, edges)
+
+
+def from_edges(
+    u: Sequence[int] | EdgeArray,
+    v: Sequence[int] | EdgeArray,
+    domain: DomainLike,
+    *,
+    spec: str = "custom graph",
+) -> Policy:
+    """Make a policy from edge ends; BOTTOM is -1 and may stand on either side. Duplicates are merged and noted."""
+    cells = as_domain(domain)
+    edges, merged = canonical_edges(np.asarray(u), np.asarray(v), cells.num_cells)
+    notes = (f"{merged} duplicate edge{'s were' if merged > 1 else ' was'} merged",) if merged else ()
+    meaning = f"on which side of any of the graph's {len(edges)} edges one record is"
+    return Policy(cells, spec, meaning, edges, notes=notes)
+
+
+def canonical_edges(
+    u: np.ndarray[tuple[int], np.dtype[np.int64]],
+    v: np.ndarray[tuple[int], np.dtype[np.int64]],
+    num_cells: int,
+) -> tuple[EdgeArray, int]:
+    """Check edge ends, order each pair (BOTTOM second), sort, merge duplicates; return edges and how many merged."""
+    u, v = u.astype(np.int64), v.astype(np.int64)
+    if u.shape != v.shape or u.ndim != 1:
+        raise fail(
+            "policy.edges",
+            f"{u.shape} and {v.shape}",
+            "ends must be two lists of one length",
+            "Pair them up.",
+        )
+    ends = np.concatenate([u, v])
+    outside = ends[(ends < BOTTOM) | (ends >= num_cells)]
+    if outside.size:
+        raise fail(
+            "policy.edges",
+            f"vertex {outside[0]}",
+            f"out of range: cells are 0 to {num_cells - 1}, BOTTOM is {BOTTOM}",
+            "Correct the vertex or enlarge the domain.",
+        )
+    loops = u[u == v]
+    if loops.size:
+        name = "BOTTOM" if loops[0] == BOTTOM else str(loops[0])
+        raise fail("policy.edges", f"edge ({name}, {name})", "is a self-loop and hides nothing", "Remove it.")
+    low, high = np.minimum(u, v), np.maximum(u, v)
+    first, second = np.where(low == BOTTOM, high, low), np.where(low == BOTTOM, BOTTOM, high)
+    keys = np.unique(first * (num_cells + 1) + (second + 1))
+    edges = np.stack([keys // (num_cells + 1), keys % (num_cells + 1) - 1], axis=1)
+    return edges, u.size - len(edges)
+
+
+def attribute_domain(domain: Domain, index: int) -> Domain:
+    """Return the one-attribute domain of one attribute, with its name and labels."""
+    return Domain((domain.sizes[index],), (domain.names[index],), (domain.labels[index],))

@@ -1,0 +1,87 @@
+"""Spec strings: `line:64`, `threshold:32x32:1`, `product:line:16,bounded:3`, or a path to a graph file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from hdmm_bf import domain as domains
+from hdmm_bf._checks import fail, nearest
+from hdmm_bf.domain import Domain
+from hdmm_bf.policy import constructors, files, spanners
+from hdmm_bf.policy.graph import Policy
+
+_SIMPLE: dict[str, Callable[[Domain], Policy]] = {
+    "unbounded": constructors.unbounded,
+    "bounded": constructors.bounded,
+    "line": constructors.line,
+    "cycle": constructors.cycle,
+    "star-tree": constructors.star_tree,
+    "empty": constructors.empty,
+}
+_WITH_THRESHOLD: dict[str, Callable[[Domain, int], Policy]] = {
+    "threshold": constructors.threshold,
+    "h-theta": spanners.h_theta,
+}
+_FORMS = {
+    **{name: f"{name}:64" for name in _SIMPLE},
+    **{name: f"{name}:64:4" for name in _WITH_THRESHOLD},
+    "sensitive": "sensitive:2x5x7:1,2",
+    "product": "product:line:16,bounded:3",
+}
+
+
+def parse(text: str) -> Policy:
+    """Make a policy from a spec string or a path; `graph.csv:64` says that a file's graph has 64 cells.
+
+    Guarantees:
+        `parse(policy.spec)` gives the same edges, for every policy made from a spec string.
+    """
+    path, cells = _path(text)
+    if path is not None:
+        return files.read(path, domain=cells)
+    name, *arguments = text.strip().split(":")
+    name = name.lower()
+    if name not in _FORMS:
+        raise fail("policy.parse", repr(text), f"unknown policy '{name}'", nearest(name, _FORMS))
+    if name == "product":
+        return constructors.product(*(parse(part) for part in ":".join(arguments).split(",")))
+    expected = 1 if name in _SIMPLE else 2
+    if len(arguments) != expected:
+        raise fail(
+            "policy.parse",
+            repr(text),
+            f"'{name}' takes {expected} argument{'s' if expected > 1 else ''}, got {len(arguments)}",
+            f"Write it like {_FORMS[name]}.",
+        )
+    domain = domains.parse(arguments[0])
+    if name in _SIMPLE:
+        return _SIMPLE[name](domain)
+    if name in _WITH_THRESHOLD:
+        return _WITH_THRESHOLD[name](domain, _whole(text, arguments[1], _FORMS[name]))
+    return constructors.sensitive(domain, [_whole(text, a, _FORMS[name]) for a in arguments[1].split(",")])
+
+
+def parse_for(domain: Domain, text: str) -> Policy:
+    """Make a policy on a given domain from a spec without its size: `line`, `bounded`, `threshold:4`."""
+    name, *rest = text.strip().lower().split(":")
+    if name not in _SIMPLE and name not in _WITH_THRESHOLD:
+        raise fail("policy", repr(text), f"unknown policy '{name}'", nearest(name, {**_SIMPLE, **_WITH_THRESHOLD}))
+    made = parse(":".join([name, str(domain), *rest]))
+    return Policy(domain, made.spec, made.meaning, made.stored, made.factors, made.notes)
+
+
+def _whole(text: str, argument: str, form: str) -> int:
+    if not argument.strip().lstrip("-").isdecimal():
+        raise fail("policy.parse", repr(text), f"'{argument}' is not a whole number", f"Write it like {form}.")
+    return int(argument)
+
+
+def _path(text: str) -> tuple[Path | None, Domain | None]:
+    """Recognise `graph.csv` and `graph.csv:64`."""
+    if Path(text).suffix.lower() in files.SUFFIXES or ("/" in text and ":" not in text):
+        return Path(text), None
+    head, _, tail = text.rpartition(":")
+    if Path(head).suffix.lower() in files.SUFFIXES:
+        return Path(head), domains.parse(tail)
+    return None, None

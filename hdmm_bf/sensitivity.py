@@ -1,0 +1,72 @@
+"""How much a matrix of queries can change between two neighbouring databases of a policy.
+
+The sensitivity of A under G is max over edges (u, v) of ||A[:, u] - A[:, v]||, the column of BOTTOM being
+zero: the same as the largest column norm of A_G = A P_G. This file is short on purpose: noise is scaled to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hdmm_bf._checks import fail
+from hdmm_bf._types import EdgeArray, Norm, RealVector
+from hdmm_bf.matrix import Incidence, Matrix
+from hdmm_bf.policy import Policy
+from hdmm_bf.workload import Workload
+
+_CHUNK_ENTRIES = 2**22
+
+
+def sensitivity(queries: Workload | Matrix | Any, policy: Policy, *, norm: Norm) -> float:
+    """Return the L1 or L2 sensitivity of a workload, an implicit matrix, an array or a scipy.sparse matrix.
+
+    Guarantees:
+        Equals max ||A x - A x'|| over all neighbouring databases x, x' of the policy; 0 without edges.
+    """
+    return float(max((norms.max() for norms in _blocks(queries, policy, norm)), default=0.0))
+
+
+def edge_norms(queries: Workload | Matrix | Any, policy: Policy, *, norm: Norm) -> RealVector:
+    """Return ||A p_e|| for every edge, in the order of `policy.edges`."""
+    return np.concatenate([np.empty(0), *_blocks(queries, policy, norm)])
+
+
+def _blocks(queries: Workload | Matrix | Any, policy: Policy, norm: Norm) -> Iterator[RealVector]:
+    if norm not in ("L1", "L2"):
+        raise fail("sensitivity", f"norm={norm!r}", "must be 'L1' or 'L2'", "Use L1 for Laplace, L2 for Gaussian.")
+    matrix = queries.matrix if isinstance(queries, Workload) else queries
+    if not isinstance(matrix, Matrix) and not sp.issparse(matrix):
+        matrix = np.atleast_2d(np.asarray(matrix))
+    rows, columns = matrix.shape
+    if columns != policy.num_cells:
+        raise fail(
+            "sensitivity",
+            f"{columns} columns",
+            f"the policy {policy.spec} has {policy.num_cells} cells",
+            "Give one column for each cell, in row-major order.",
+        )
+    step = max(1, _CHUNK_ENTRIES // max(rows, columns if isinstance(matrix, Matrix) else 1))
+    for start in range(0, policy.num_edges, step):
+        yield _column_norms(_differences(matrix, policy.edges[start : start + step]), norm)
+
+
+def _differences(matrix: Any, edges: EdgeArray) -> Any:
+    """Return A[:, u] - A[:, v] for a block of edges."""
+    u, v = edges.T
+    if isinstance(matrix, np.ndarray):
+        inner = v >= 0
+        block = matrix[:, u].astype(np.result_type(matrix, np.int64))
+        block[:, inner] -= matrix[:, v[inner]]
+        return block
+    ends = Incidence(u, v, matrix.shape[1]).sparse()
+    return matrix.mv(ends.toarray()) if isinstance(matrix, Matrix) else sp.csc_array(matrix @ ends)
+
+
+def _column_norms(block: Any, norm: Norm) -> RealVector:
+    powers = abs(block).sum(axis=0) if norm == "L1" else (block * block).sum(axis=0)
+    totals = np.asarray(powers, dtype=np.float64).ravel()
+    return totals if norm == "L1" else np.sqrt(totals)

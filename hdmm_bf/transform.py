@@ -1,0 +1,215 @@
+"""From (workload, policy) to an ordinary differential-privacy problem: grounding, P_G, W_G, x_G.
+
+Each component of the policy graph is grounded: at BOTTOM if it holds it, else at its last cell, which is
+given up because the component's total n_C is public. With D the identity on the kept cells and -1 in the
+row of a given-up cell,
+
+    x = D x_kept + sum_C n_C e_C        W x = (W D) x_kept + sum_C n_C W[:, C]        W_G = W D P_G
+
+for any real W. P_G has full row rank; on forests it is square and its inverse is an integer matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+import scipy.sparse as sp
+
+from hdmm_bf._checks import fail, fits
+from hdmm_bf._linalg import solve_sparse_spd
+from hdmm_bf._types import Columns, IndexArray, RealMatrix, SparseMatrix, SquareMatrix
+from hdmm_bf.matrix import Incidence
+from hdmm_bf.policy import BOTTOM, Policy, breadth_first
+from hdmm_bf.workload import Workload
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Grounding:
+    """Which cells are kept, which are given up, and how the others are expressed by them.
+
+    Attributes:
+        kept: the k kept cells, in order.
+        given_up: the cell each public component gives up.
+        anchor: for every kept cell the cell its component gives up, or BOTTOM.
+        position: for every cell its place among the kept ones, or -1 where it is given up.
+        group: for every cell its place among the public components, or -1 where presence is hidden.
+    """
+
+    kept: IndexArray
+    given_up: IndexArray
+    anchor: IndexArray
+    position: IndexArray
+    group: IndexArray
+
+    def totals(self, vector: Columns) -> Columns:
+        """Return the public component totals of a vector over the cells, exact for integers."""
+        sums = np.zeros((self.given_up.size, *vector.shape[1:]), dtype=vector.dtype)
+        public = self.group >= 0
+        np.add.at(sums, self.group[public], vector[public])
+        return sums
+
+    def expand(self, kept: Columns, totals: Columns | None = None) -> Columns:
+        """Return D kept + the totals at the given-up cells: the full vector over the cells."""
+        kind = kept.dtype if totals is None else np.result_type(kept, totals)
+        full = np.zeros((self.position.size, *kept.shape[1:]), dtype=kind)
+        full[self.kept] = kept
+        full[self.given_up] = (0 if totals is None else totals) - self.totals(full)
+        return full
+
+    def columns(self, matrix: RealMatrix) -> RealMatrix:
+        """Return M D for a matrix over all cells."""
+        grounded = matrix[:, self.kept].copy()
+        anchored = self.anchor != BOTTOM
+        grounded[:, anchored] -= matrix[:, self.anchor[anchored]]
+        return grounded
+
+    def gram(self, gram: SquareMatrix) -> SquareMatrix:
+        """Return D^T V D for a Gram matrix over all cells."""
+        return self.columns(self.columns(gram).T)
+
+    def inject(self, matrix: RealMatrix) -> RealMatrix:
+        """Write a matrix over the kept cells as one over all cells, with zero columns for those given up."""
+        full = np.zeros((matrix.shape[0], self.position.size), dtype=matrix.dtype)
+        full[:, self.kept] = matrix
+        return full
+
+
+def ground(policy: Policy) -> Grounding:
+    """Ground every component of a policy.
+
+    Guarantees:
+        x = expand(x[kept], totals(x)) for every vector x over the cells, exactly for integers.
+    """
+    components = policy.components
+    public = components.public
+    given_up = components.ground[public]
+    place = np.full(components.count, -1)
+    place[public] = np.arange(public.size)
+    is_kept = np.ones(policy.num_cells, dtype=bool)
+    is_kept[given_up] = False
+    kept = np.flatnonzero(is_kept)
+    position = np.full(policy.num_cells, -1)
+    position[kept] = np.arange(kept.size)
+    return Grounding(kept, given_up, components.ground[components.labels[kept]], position, place[components.labels])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A workload under a policy, in grounded coordinates: what bounds and strategies work on.
+
+    Guarantees:
+        W x = W_D x_kept + constants(totals(x)) for any real W and any x.
+        P has full row rank; it is square exactly when the policy graph is a forest.
+    """
+
+    workload: Workload
+    policy: Policy
+
+    def __post_init__(self) -> None:
+        if self.workload.num_cells != self.policy.num_cells:
+            raise fail(
+                "transform",
+                f"workload {self.workload.spec} with {self.workload.num_cells} columns",
+                f"the policy {self.policy.spec} has {self.policy.num_cells} cells",
+                "Use a workload and a policy on the same domain.",
+            )
+
+    @cached_property
+    def grounding(self) -> Grounding:
+        """The kept and the given-up cells."""
+        return ground(self.policy)
+
+    @cached_property
+    def oriented(self) -> tuple[IndexArray, IndexArray]:
+        """Cells (head, tail) of every edge, turned so that the head is kept; the tail may be BOTTOM."""
+        u, v = self.policy.edges.T
+        turn = self.grounding.position[u] < 0
+        return np.where(turn, v, u), np.where(turn, u, v)
+
+    @cached_property
+    def traversal(self) -> tuple[IndexArray, IndexArray]:
+        """The forest's vertices from the leaves up, without the grounds, and every vertex's parent."""
+        n = self.policy.num_cells
+        order, parent = breadth_first(self.policy, np.unique(self.policy.components.ground % (n + 1)))
+        upwards = order[::-1]
+        return upwards[parent[upwards] != upwards], parent
+
+    @cached_property
+    def P(self) -> Incidence:
+        """P_G, k x e: column e_head - e_tail, or e_head when the tail is the ground."""
+        head, tail = self.oriented
+        position = np.append(self.grounding.position, -1)  # BOTTOM (-1) is the last entry
+        return Incidence(position[head], position[tail], self.grounding.kept.size)
+
+    @cached_property
+    def gram(self) -> SquareMatrix:
+        """V = (W D)^T (W D), k x k."""
+        return self.grounding.gram(self.workload.gram)
+
+    def W_D(self) -> RealMatrix:
+        """Return W D, m x k, written out."""
+        return self.grounding.columns(self.workload.matrix.dense())
+
+    def W_G(self) -> RealMatrix:
+        """Return W_G = W D P_G, m x e, written out: refused when it would not fit in memory."""
+        m, e = self.workload.num_queries, self.policy.num_edges
+        fits("transform.W_G", f"{m} x {e}", m * e * 8, advice="Work with the Gram matrix `gram` and with `P`.")
+        return np.asarray((self.workload.matrix.sparse() @ self._lifted()).toarray())
+
+    def _lifted(self) -> SparseMatrix:
+        """D P_G: the incidence matrix over all cells."""
+        head, tail = self.oriented
+        return Incidence(head, tail, self.policy.num_cells).sparse()
+
+    def answer(self, kept: Columns) -> Columns:
+        """Return W D kept without writing W out."""
+        return self.workload.matrix.mv(self.grounding.expand(kept))
+
+    def constants(self, totals: Columns) -> Columns:
+        """Return the public part of the answers: sum_C n_C W[:, C]."""
+        full = np.zeros((self.policy.num_cells, *totals.shape[1:]), dtype=totals.dtype)
+        full[self.grounding.given_up] = totals
+        return self.workload.matrix.mv(full)
+
+
+def to_edges(problem: Problem, vector: Columns) -> Columns:
+    """Return x_G with P_G x_G = x_kept: exact subtree sums on forests, the Moore-Penrose solution elsewhere.
+
+    On a line this is the vector of prefix sums. Takes O(n) on forests, where integers stay integers.
+    """
+    if vector.shape != (problem.policy.num_cells,):
+        raise fail(
+            "transform.to_edges",
+            f"a vector of shape {vector.shape}",
+            f"the policy has {problem.policy.num_cells} cells",
+            "Give one number for each cell.",
+        )
+    if problem.policy.is_forest:
+        return _subtree_sums(problem, vector)
+    P = problem.P.sparse()
+    laplacian = sp.csr_array(P @ P.T)
+    return np.asarray(P.T @ solve_sparse_spd(laplacian, vector[problem.grounding.kept].astype(np.float64)))
+
+
+def _subtree_sums(problem: Problem, vector: np.ndarray[Any, Any]) -> Columns:
+    """The flow on a tree edge is all that hangs below it, with the sign of the edge at its lower end."""
+    upwards, parent = problem.traversal
+    below = [*vector.tolist(), 0]  # Python numbers: no overflow on the way
+    for vertex, above in zip(upwards.tolist(), parent[upwards].tolist(), strict=True):
+        below[above] += below[vertex]
+    head, tail = problem.oriented
+    down = parent[head] == tail % (problem.policy.num_cells + 1)
+    kind = np.int64 if vector.dtype.kind in "iub" else np.float64
+    try:
+        sums = np.array(below, dtype=kind)
+    except OverflowError:
+        largest = max(map(abs, below))
+        advice = "Counts this large cannot be handled exactly."
+        raise fail("transform.to_edges", f"a sum of {largest}", "does not fit in 64 bits", advice) from None
+    flow: Columns = np.where(down, sums[head], -sums[tail])
+    return flow

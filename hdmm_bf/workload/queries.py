@@ -1,0 +1,176 @@
+"""A workload: the queries to be answered, as an implicit m x n matrix with names for its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+import scipy.sparse as sp
+
+from hdmm_bf._checks import fail, finite, fits
+from hdmm_bf._types import SquareMatrix
+from hdmm_bf.domain import Domain, as_domain
+from hdmm_bf.matrix import Dense, Kronecker, Matrix, Sparse, Stack, Weighted
+
+MatrixLike = Any
+"""A NumPy array, a scipy.sparse matrix, nested lists, or one of our implicit matrices."""
+
+_BYTES_PER_NAME = 80
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """Linear counting queries over the cells of a domain.
+
+    Attributes:
+        matrix: the queries, implicit; one row a query, one column a cell.
+        domain: the cells.
+        spec: the spec string that makes this workload again, or where it came from.
+        namer: gives the name of a query from its number.
+    """
+
+    matrix: Matrix
+    domain: Domain
+    spec: str
+    namer: Callable[[int], str]
+
+    def __post_init__(self) -> None:
+        if self.matrix.shape[1] != self.domain.num_cells:
+            raise fail(
+                "workload",
+                f"{self.matrix.shape[1]} columns",
+                f"the domain {self.domain} has {self.domain.num_cells} cells",
+                "Give one column for each cell, in row-major order.",
+            )
+
+    def __repr__(self) -> str:
+        return f"Workload({self.spec!r}, queries={self.num_queries}, cells={self.num_cells})"
+
+    @property
+    def num_queries(self) -> int:
+        """Number of queries m."""
+        return self.matrix.shape[0]
+
+    @property
+    def num_cells(self) -> int:
+        """Number of cells n."""
+        return self.matrix.shape[1]
+
+    @cached_property
+    def gram(self) -> SquareMatrix:
+        """W^T W, in closed form where the workload has one."""
+        return self.matrix.gram()
+
+    def name(self, query: int) -> str:
+        """Return the name of one query."""
+        if not 0 <= query < self.num_queries:
+            raise fail("workload.name", query, f"queries are 0 to {self.num_queries - 1}", "Correct the number.")
+        return self.namer(query)
+
+    def names(self) -> list[str]:
+        """Return the names of all queries."""
+        size = self.num_queries * _BYTES_PER_NAME
+        fits("workload.names", f"{self.num_queries} queries", size, advice="Use name(i) for the ones you need.")
+        return [self.namer(i) for i in range(self.num_queries)]
+
+
+def from_matrix(
+    matrix: MatrixLike,
+    *,
+    domain: Domain | int | str | Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
+    spec: str = "custom matrix",
+) -> Workload:
+    """Make a workload from any real m x n matrix, dense or scipy.sparse."""
+    made = _as_matrix(matrix)
+    m, n = made.shape
+    if m == 0 or n == 0:
+        raise fail("workload.from_matrix", f"{m} x {n}", "has no entries", "Give at least one query and one cell.")
+    if names is not None and len(names) != m:
+        raise fail("workload.from_matrix", f"{len(names)} names", f"there are {m} queries", "Name each query once.")
+    given = list(names) if names is not None else None
+    return Workload(
+        made,
+        as_domain(domain if domain is not None else n),
+        spec,
+        given.__getitem__ if given is not None else lambda i: f"query {i}",
+    )
+
+
+def _as_matrix(matrix: MatrixLike) -> Matrix:
+    if isinstance(matrix, Matrix):
+        return matrix
+    if sp.issparse(matrix):
+        held = sp.csr_array(matrix)
+        data = finite("workload.from_matrix", "entries", held.data)
+        return Sparse(sp.csr_array((data, held.indices, held.indptr), shape=held.shape))
+    array = np.asarray(matrix)
+    if array.ndim != 2:
+        raise fail(
+            "workload.from_matrix",
+            f"{array.ndim} dimensions",
+            "must be a matrix, one row a query",
+            "Write a single query as [[...]].",
+        )
+    return Dense(finite("workload.from_matrix", "W", array))
+
+
+def union(*workloads: Workload) -> Workload:
+    """Ask the queries of several workloads on the same cells together."""
+    if not workloads:
+        raise fail("workload.union", "no workloads", "needs at least one", "Pass the workloads to unite.")
+    first = workloads[0]
+    for other in workloads[1:]:
+        if other.num_cells != first.num_cells:
+            raise fail(
+                "workload.union",
+                f"{first.num_cells} and {other.num_cells} cells",
+                "the workloads must be on the same domain",
+                "Use workload.product to combine different attributes.",
+            )
+    blocks = tuple(w.matrix for w in workloads)
+    ends = np.cumsum([w.num_queries for w in workloads])
+
+    def name(query: int) -> str:
+        block = int(np.searchsorted(ends, query, side="right"))
+        return workloads[block].name(query - int(ends[block]) + workloads[block].num_queries)
+
+    return Workload(Stack(blocks), first.domain, f"union({', '.join(w.spec for w in workloads)})", name)
+
+
+def weighted(workload: Workload, weights: float | Sequence[float] | np.ndarray[Any, Any]) -> Workload:
+    """Multiply queries by weights (one for all, or one each): a query of weight 2 counts 4 times in the error."""
+    vector = finite("workload.weighted", "weights", np.atleast_1d(np.asarray(weights)))
+    if vector.ndim != 1 or vector.size not in (1, workload.num_queries):
+        raise fail(
+            "workload.weighted",
+            f"{vector.size} weights",
+            f"there are {workload.num_queries} queries",
+            "Give one weight, or one for each query.",
+        )
+    shown = f"{vector[0]:g}" if vector.size == 1 else f"{vector.size} weights"
+    return Workload(
+        Weighted(vector, workload.matrix),
+        workload.domain,
+        f"weighted({workload.spec}, {shown})",
+        workload.namer,
+    )
+
+
+def product(*workloads: Workload) -> Workload:
+    """Combine one workload for each attribute into the workload of all their conjunctions."""
+    if not workloads:
+        raise fail("workload.product", "no workloads", "needs at least one", "Pass one for each attribute.")
+    domain = Domain(tuple(size for w in workloads for size in w.domain.sizes))
+    counts = [w.num_queries for w in workloads]
+
+    def name(query: int) -> str:
+        numbers = np.unravel_index(query, counts)
+        return " and ".join(w.name(int(i)) for w, i in zip(workloads, numbers, strict=True))
+
+    spec = f"product({', '.join(w.spec for w in workloads)})"
+    return Workload(Kronecker(tuple(w.matrix for w in workloads)), domain, spec, name)

@@ -1,0 +1,171 @@
+"""Range queries as implicit matrices, with their Gram matrices in closed form.
+
+The Gram entry (i, j) counts the queries that contain both cells:
+prefixes n - max(i, j); all ranges (min(i, j) + 1)(n - max(i, j)); a list of boxes by summing corners.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Int
+
+from hdmm_bf._types import Columns, SparseMatrix, SquareMatrix
+from hdmm_bf.matrix import Matrix
+
+
+@final
+@dataclass(frozen=True)
+class Prefix(Matrix):
+    """The n prefixes [0, i]: the cumulative histogram."""
+
+    n: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return self.n, self.n
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored entries."""
+        return self.n * (self.n + 1) // 2
+
+    def mv(self, vector: Columns) -> Columns:
+        """Return the cumulative sums."""
+        return np.cumsum(vector, axis=0)
+
+    def rmv(self, vector: Columns) -> Columns:
+        """Return the cumulative sums from the end."""
+        return np.cumsum(vector[::-1], axis=0)[::-1]
+
+    def _sparse(self) -> SparseMatrix:
+        return sp.csr_array(np.tri(self.n))
+
+    def _gram(self) -> SquareMatrix:
+        i = np.arange(self.n, dtype=np.float64)
+        return np.minimum(self.n - i[:, None], self.n - i)
+
+
+@final
+@dataclass(frozen=True)
+class AllRange(Matrix):
+    """All n(n+1)/2 ranges [lo, hi], ordered by lo, then hi."""
+
+    n: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return self.n * (self.n + 1) // 2, self.n
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored entries."""
+        return self.n * (self.n + 1) * (self.n + 2) // 6
+
+    def mv(self, vector: Columns) -> Columns:
+        """Return every range's sum, as a difference of two cumulative sums."""
+        low, high = np.triu_indices(self.n)
+        sums = np.concatenate([np.zeros_like(vector[:1]), np.cumsum(vector, axis=0)])
+        return np.asarray(sums[high + 1] - sums[low])
+
+    def rmv(self, vector: Columns) -> Columns:
+        """Return, for every cell, the sum over the ranges that contain it."""
+        low, high = np.triu_indices(self.n)
+        steps = np.zeros((self.n + 1, *vector.shape[1:]), dtype=vector.dtype)
+        np.add.at(steps, low, vector)
+        np.subtract.at(steps, high + 1, vector)
+        return np.cumsum(steps, axis=0)[:-1]
+
+    def bounds(self, index: int) -> tuple[int, int]:
+        """Return lo and hi of one query."""
+        n = self.n
+        low = int((2 * n + 1 - math.isqrt((2 * n + 1) ** 2 - 8 * index)) // 2)
+        while low * n - low * (low - 1) // 2 > index:  # isqrt rounds down: at most one step
+            low -= 1
+        return low, low + index - (low * n - low * (low - 1) // 2)
+
+    def _sparse(self) -> SparseMatrix:
+        low, high = np.triu_indices(self.n)
+        return Boxes((self.n,), low[:, None], high[:, None])._sparse()
+
+    def _gram(self) -> SquareMatrix:
+        i = np.arange(self.n, dtype=np.float64)
+        gram = np.minimum(i[:, None] + 1, i + 1)
+        above = np.maximum(i[:, None], i)
+        np.subtract(self.n, above, out=above)
+        gram *= above
+        return gram
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Boxes(Matrix):
+    """A list of boxes lo <= cell <= hi over a row-major domain of the given sizes."""
+
+    sizes: tuple[int, ...]
+    low: Int[np.ndarray, "m d"]
+    high: Int[np.ndarray, "m d"]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return len(self.low), math.prod(self.sizes)
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored entries."""
+        return int((self.high - self.low + 1).prod(axis=1).sum())
+
+    def mv(self, vector: Columns) -> Columns:
+        """Return every box's sum from a summed-area table: 2^d look-ups a query."""
+        table = vector.reshape(*self.sizes, *vector.shape[1:])
+        for axis in range(len(self.sizes)):
+            table = np.cumsum(table, axis=axis)
+            table = np.concatenate([np.zeros_like(np.take(table, [0], axis=axis)), table], axis=axis)
+        total = np.zeros((len(self.low), *vector.shape[1:]), dtype=table.dtype)
+        for corner, sign in self._corners():
+            total += sign * table[corner]
+        return total
+
+    def rmv(self, vector: Columns) -> Columns:
+        """Return, for every cell, the sum over the boxes that contain it."""
+        steps = np.zeros((*(s + 1 for s in self.sizes), *vector.shape[1:]), dtype=vector.dtype)
+        for corner, sign in self._corners():
+            np.add.at(steps, corner, sign * vector)
+        for axis, size in enumerate(self.sizes):  # sum up to and including the cell, from the far side
+            steps = np.flip(np.cumsum(np.flip(steps, axis), axis=axis), axis).take(range(1, size + 1), axis=axis)
+        return steps.reshape(-1, *vector.shape[1:])
+
+    def _corners(self) -> list[tuple[tuple[Any, ...], int]]:
+        """Corners of the summed-area table, with the sign each takes in a box sum."""
+        corners = []
+        for choice in itertools.product((0, 1), repeat=len(self.sizes)):
+            index = tuple(self.high[:, a] + 1 if c else self.low[:, a] for a, c in enumerate(choice))
+            corners.append((index, (-1) ** (len(choice) - sum(choice))))
+        return corners
+
+    def _sparse(self) -> SparseMatrix:
+        widths = self.high - self.low + 1
+        volume = widths.prod(axis=1)
+        query = np.repeat(np.arange(len(self.low)), volume)
+        rest = np.arange(volume.sum()) - np.repeat(np.cumsum(volume) - volume, volume)
+        cells, stride = np.zeros_like(rest), 1
+        for axis in reversed(range(len(self.sizes))):
+            rest, step = np.divmod(rest, widths[query, axis])
+            cells += (self.low[query, axis] + step) * stride
+            stride *= self.sizes[axis]
+        return sp.csr_array((np.ones(cells.size), (query, cells)), shape=self.shape)
+
+    def _gram(self) -> SquareMatrix:
+        """Each box adds 1 on box x box: mark the corners of these 2d-dimensional boxes, then sum along every axis."""
+        sizes = self.sizes * 2
+        doubled = Boxes(sizes, np.tile(self.low, 2), np.tile(self.high, 2))
+        n = self.shape[1]
+        return doubled.rmv(np.ones(len(self.low))).reshape(n, n)

@@ -1,0 +1,66 @@
+"""Spec strings: `all-range:64`, `marginals:2x5x7:2`, `random-range:4096:10000:seed=7`, or a path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from hdmm_bf import domain as domains
+from hdmm_bf._checks import fail, nearest
+from hdmm_bf.domain import Domain
+from hdmm_bf.workload import constructors, files
+from hdmm_bf.workload.queries import Workload
+
+_SIMPLE: dict[str, Callable[[Domain], Workload]] = {
+    "identity": constructors.identity,
+    "prefix": constructors.prefix,
+    "all-range": constructors.all_range,
+}
+_FORMS = {
+    "identity": "identity:64",
+    "prefix": "prefix:256",
+    "all-range": "all-range:32x32",
+    "random-range": "random-range:4096:10000:seed=7",
+    "marginals": "marginals:2x5x7:2",
+}
+
+
+def parse(text: str) -> Workload:
+    """Make a workload from a spec string or from a path to a matrix.
+
+    Guarantees:
+        `parse(workload.spec)` gives the same matrix, for every workload made from a spec string.
+    """
+    if Path(text).suffix.lower() in files.SUFFIXES or ("/" in text and ":" not in text):
+        return files.read(text)
+    name, *arguments = text.strip().split(":")
+    name = name.lower()
+    if name not in _FORMS:
+        raise fail("workload.parse", repr(text), f"unknown workload '{name}'", nearest(name, _FORMS))
+    if name in _SIMPLE:
+        return _SIMPLE[name](_domain(text, name, arguments, 1, 1))
+    if name == "marginals":
+        domain = _domain(text, name, arguments, 2, 2)
+        return constructors.marginals(domain, "all" if arguments[1] == "all" else _whole(text, arguments[1], name))
+    domain = _domain(text, name, arguments, 2, 3)
+    seed = arguments[2].removeprefix("seed=") if len(arguments) == 3 else "0"
+    return constructors.random_range(domain, _whole(text, arguments[1], name), seed=_whole(text, seed, name))
+
+
+def _domain(text: str, name: str, arguments: list[str], least: int, most: int) -> Domain:
+    if not least <= len(arguments) <= most:
+        expected = f"{least}" if least == most else f"{least} or {most}"
+        raise fail(
+            "workload.parse",
+            repr(text),
+            f"'{name}' takes {expected} argument{'s' if most > 1 else ''}, got {len(arguments)}",
+            f"Write it like {_FORMS[name]}.",
+        )
+    return domains.parse(arguments[0])
+
+
+def _whole(text: str, argument: str, name: str) -> int:
+    if not argument.strip().isdecimal():
+        problem = f"'{argument}' is not a whole number"
+        raise fail("workload.parse", repr(text), problem, f"Write it like {_FORMS[name]}.")
+    return int(argument)
