@@ -68,14 +68,10 @@ def fits(where: str, what: str, num_bytes: int, *, advice: str, limit: int = MAX
 
 def readable_bytes(num_bytes: int) -> str:
     """Write a number of bytes for people: 1536 is '1.5 KB'."""
-    size = float(num_bytes)
-    for unit in ("bytes", "KB", "MB", "GB", "TB", "PB"):
-        if size < 1024:
-            break
-        size /= 1024
-    else:
-        return f"{size:.2g} EB" if (size := size / 1024) < 1000 else f"{size:.1e} EB"
-    return f"{num_bytes} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+    units = ["bytes", "KB", "MB", "GB", "TB", "PB", "EB"]
+    power = min(max(num_bytes, 1).bit_length() // 10, len(units) - 1)
+    size = num_bytes / 1024**power
+    return f"{num_bytes} bytes" if power == 0 else f"{size:.{'1f' if size < 1e4 else '1e'}} {units[power]}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
