@@ -9,9 +9,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+
+from hdmm_bf._types import AnyArray
 
 MAX_BYTES = 4 * 2**30
 """Largest single object the package will allocate: 4 GiB."""
@@ -33,7 +34,7 @@ def positive_int(where: str, name: str, value: object, *, advice: str) -> int:
     return int(value)
 
 
-def finite(where: str, name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def finite(where: str, name: str, array: AnyArray) -> AnyArray:
     """Return `array` as float64 if every entry is a finite real number."""
     if array.dtype.kind not in "biuf":
         raise fail(

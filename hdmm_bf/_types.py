@@ -9,22 +9,25 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float64, Int, Shaped
 
 Noise: TypeAlias = Literal["gaussian", "laplace"]
 Norm: TypeAlias = Literal["L1", "L2"]
 
-EdgeArray: TypeAlias = Int[np.ndarray, "e 2"]
-IndexArray: TypeAlias = Int[np.ndarray, " k"]
-RealVector: TypeAlias = Float[np.ndarray, " n"]
-RealMatrix: TypeAlias = Float[np.ndarray, "m n"]
-SquareMatrix: TypeAlias = Float[np.ndarray, "n n"]
+# Lengths that must agree between arguments get letters where they are used; here they are free.
+EdgeArray: TypeAlias = Int[np.ndarray, "_ 2"]
+IndexArray: TypeAlias = Int[np.ndarray, " _"]
+RealVector: TypeAlias = Float64[np.ndarray, " _"]
+RealMatrix: TypeAlias = Float64[np.ndarray, "_ _"]
+SquareMatrix: TypeAlias = Float64[np.ndarray, "n n"]
 
 # A vector, or a matrix whose columns are vectors: what a linear map is applied to. Integers stay integers.
-Columns: TypeAlias = np.ndarray[Any, Any]
+Columns: TypeAlias = Shaped[np.ndarray, "..."]
+AnyArray: TypeAlias = Shaped[np.ndarray, "..."]  # as handed in by a user, before it was checked
 SparseMatrix: TypeAlias = Any  # scipy.sparse ships no types
 
 __all__ = [
+    "AnyArray",
     "Columns",
     "EdgeArray",
     "IndexArray",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
@@ -169,7 +169,11 @@ def parse(text: str) -> Domain:
     return Domain(tuple(sizes))
 
 
-def as_domain(value: Domain | int | str | Sequence[int]) -> Domain:
+DomainLike: TypeAlias = Domain | int | np.integer | str | Sequence[int]
+"""A Domain, a number of cells, sizes, or a string of sizes such as "32x32"."""
+
+
+def as_domain(value: DomainLike) -> Domain:
     """Accept a Domain, a number of cells, sizes, or a string of sizes."""
     if isinstance(value, Domain):
         return value

@@ -16,9 +16,10 @@ from typing import final
 
 import numpy as np
 import scipy.sparse as sp
+from jaxtyping import Int
 
 from hdmm_bf._checks import fits
-from hdmm_bf._types import Columns, IndexArray, RealMatrix, RealVector, SparseMatrix, SquareMatrix
+from hdmm_bf._types import Columns, RealMatrix, RealVector, SparseMatrix, SquareMatrix
 
 _TOO_BIG = "Use mv, rmv or gram, which do not write the matrix out, or a smaller domain."
 _BYTES = 8
@@ -102,11 +103,11 @@ class Dense(Matrix):
 
     def mv(self, vector: Columns) -> Columns:
         """Return `M @ vector`."""
-        return self.array @ vector
+        return np.asarray(self.array @ vector)
 
     def rmv(self, vector: Columns) -> Columns:
         """Return `M.T @ vector`."""
-        return self.array.T @ vector
+        return np.asarray(self.array.T @ vector)
 
     def dense(self) -> RealMatrix:
         """Return the array itself."""
@@ -314,7 +315,7 @@ class Weighted(Matrix):
     def mv(self, vector: Columns) -> Columns:
         """Return the weighted answers."""
         answers = self.inner.mv(vector)
-        return self._column(answers) * answers
+        return np.asarray(self._column(answers) * answers)
 
     def rmv(self, vector: Columns) -> Columns:
         """Return `M.T @ (weights * vector)`."""
@@ -338,8 +339,8 @@ class Weighted(Matrix):
 class Incidence(Matrix):
     """P: one column an edge, +1 at `head`, -1 at `tail`; a tail of -1 is the ground and leaves no entry."""
 
-    head: IndexArray
-    tail: IndexArray
+    head: Int[np.ndarray, " e"]
+    tail: Int[np.ndarray, " e"]
     num_vertices: int
 
     @property

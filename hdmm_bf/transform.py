@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import scipy.sparse as sp
+from jaxtyping import Float64, Int, Shaped
 
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._linalg import solve_sparse_spd
-from hdmm_bf._types import Columns, IndexArray, RealMatrix, SparseMatrix, SquareMatrix
+from hdmm_bf._types import AnyArray, Columns, IndexArray, RealMatrix, SparseMatrix, SquareMatrix
 from hdmm_bf.matrix import Incidence
 from hdmm_bf.policy import BOTTOM, Policy, breadth_first
 from hdmm_bf.workload import Workload
@@ -39,11 +40,11 @@ class Grounding:
         group: for every cell its place among the public components, or -1 where presence is hidden.
     """
 
-    kept: IndexArray
-    given_up: IndexArray
-    anchor: IndexArray
-    position: IndexArray
-    group: IndexArray
+    kept: Int[np.ndarray, " k"]
+    given_up: Int[np.ndarray, " c"]
+    anchor: Int[np.ndarray, " k"]
+    position: Int[np.ndarray, " n"]
+    group: Int[np.ndarray, " n"]
 
     def totals(self, vector: Columns) -> Columns:
         """Return the public component totals of a vector over the cells, exact for integers."""
@@ -60,18 +61,18 @@ class Grounding:
         full[self.given_up] = (0 if totals is None else totals) - self.totals(full)
         return full
 
-    def columns(self, matrix: RealMatrix) -> RealMatrix:
+    def columns(self, matrix: Shaped[np.ndarray, "r n"]) -> Shaped[np.ndarray, "r k"]:
         """Return M D for a matrix over all cells."""
         grounded = matrix[:, self.kept].copy()
         anchored = self.anchor != BOTTOM
         grounded[:, anchored] -= matrix[:, self.anchor[anchored]]
         return grounded
 
-    def gram(self, gram: SquareMatrix) -> SquareMatrix:
+    def gram(self, gram: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "k k"]:
         """Return D^T V D for a Gram matrix over all cells."""
         return self.columns(self.columns(gram).T)
 
-    def inject(self, matrix: RealMatrix) -> RealMatrix:
+    def inject(self, matrix: Shaped[np.ndarray, "r k"]) -> Shaped[np.ndarray, "r n"]:
         """Write a matrix over the kept cells as one over all cells, with zero columns for those given up."""
         full = np.zeros((matrix.shape[0], self.position.size), dtype=matrix.dtype)
         full[:, self.kept] = matrix
@@ -196,7 +197,7 @@ def to_edges(problem: Problem, vector: Columns) -> Columns:
     return np.asarray(P.T @ solve_sparse_spd(laplacian, vector[problem.grounding.kept].astype(np.float64)))
 
 
-def _subtree_sums(problem: Problem, vector: np.ndarray[Any, Any]) -> Columns:
+def _subtree_sums(problem: Problem, vector: AnyArray) -> Columns:
     """The flow on a tree edge is all that hangs below it, with the sign of the edge at its lower end."""
     upwards, parent = problem.traversal
     below = [*vector.tolist(), 0]  # Python numbers: no overflow on the way

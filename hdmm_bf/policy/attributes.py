@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hdmm_bf._checks import fail
-from hdmm_bf.domain import as_domain
-from hdmm_bf.policy.constructors import DomainLike, attribute_domain, product
+from hdmm_bf.domain import DomainLike, as_domain
+from hdmm_bf.policy.constructors import attribute_domain, product
 from hdmm_bf.policy.graph import Policy
 from hdmm_bf.policy.spec import parse_for
 

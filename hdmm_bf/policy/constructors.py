@@ -11,11 +11,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hdmm_bf._checks import fail, positive_int
-from hdmm_bf._types import EdgeArray
-from hdmm_bf.domain import Domain, as_domain
+from hdmm_bf._types import AnyArray, EdgeArray
+from hdmm_bf.domain import Domain, DomainLike, as_domain
 from hdmm_bf.policy.graph import BOTTOM, Policy, check_edges_fit
-
-DomainLike = Domain | int | str | Sequence[int]
 
 _THRESHOLD_ADVICE = "For a policy with no protected pairs use policy.empty(n)."
 
@@ -189,8 +187,8 @@ def union(*policies: Policy) -> Policy:
 
 
 def from_edges(
-    u: Sequence[int] | EdgeArray,
-    v: Sequence[int] | EdgeArray,
+    u: Sequence[int] | AnyArray,
+    v: Sequence[int] | AnyArray,
     domain: DomainLike,
     *,
     spec: str = "custom graph",
@@ -204,8 +202,8 @@ def from_edges(
 
 
 def canonical_edges(
-    u: np.ndarray[tuple[int], np.dtype[np.int64]],
-    v: np.ndarray[tuple[int], np.dtype[np.int64]],
+    u: AnyArray,
+    v: AnyArray,
     num_cells: int,
 ) -> tuple[EdgeArray, int]:
     """Check edge ends, order each pair (BOTTOM second), sort, merge duplicates; return edges and how many merged."""

@@ -11,7 +11,8 @@ from xml.etree.ElementTree import ParseError
 import numpy as np
 
 from hdmm_bf._checks import fail, nearest, readable_file, utf8_text
-from hdmm_bf.policy.constructors import DomainLike, from_edges
+from hdmm_bf.domain import DomainLike
+from hdmm_bf.policy.constructors import from_edges
 from hdmm_bf.policy.graph import BOTTOM, Policy
 from hdmm_bf.policy.interop import BOTTOM_NAME, from_networkx
 

@@ -14,6 +14,7 @@ from typing import final
 
 import numpy as np
 import scipy.sparse as sp
+from jaxtyping import Int
 from scipy.sparse import csgraph
 
 from hdmm_bf._checks import fail, fits
@@ -38,9 +39,9 @@ class Components:
         ground: for every component the cell it gives up (its last one), or BOTTOM where it contains that.
     """
 
-    labels: IndexArray
-    sizes: IndexArray
-    ground: IndexArray
+    labels: Int[np.ndarray, " n"]
+    sizes: Int[np.ndarray, " c"]
+    ground: Int[np.ndarray, " c"]
 
     @property
     def count(self) -> int:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
 from hdmm_bf._checks import fail, finite
-from hdmm_bf._types import SparseMatrix
-from hdmm_bf.policy.constructors import DomainLike, from_edges
+from hdmm_bf._types import AnyArray, SparseMatrix
+from hdmm_bf.domain import DomainLike
+from hdmm_bf.policy.constructors import from_edges
 from hdmm_bf.policy.graph import BOTTOM, Policy
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def to_networkx(policy: Policy) -> nx.Graph:
     return graph
 
 
-def from_adjacency(adjacency: SparseMatrix | np.ndarray[Any, Any], *, domain: DomainLike | None = None) -> Policy:
+def from_adjacency(adjacency: SparseMatrix | AnyArray, *, domain: DomainLike | None = None) -> Policy:
     """Make a policy from a square adjacency matrix (dense or scipy.sparse): a non-zero entry is an edge."""
     matrix = sp.coo_array(adjacency)
     rows, columns = matrix.shape

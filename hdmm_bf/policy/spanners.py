@@ -11,8 +11,8 @@ from scipy.sparse import csgraph
 
 from hdmm_bf._checks import fail, positive_int
 from hdmm_bf._types import IndexArray
-from hdmm_bf.domain import as_domain
-from hdmm_bf.policy.constructors import DomainLike, canonical_edges
+from hdmm_bf.domain import DomainLike, as_domain
+from hdmm_bf.policy.constructors import canonical_edges
 from hdmm_bf.policy.graph import BOTTOM, Policy, breadth_first
 
 _CHUNK_ENTRIES = 2**24

@@ -9,12 +9,10 @@ from typing import Literal
 import numpy as np
 
 from hdmm_bf._checks import fail, positive_int
-from hdmm_bf.domain import Domain, as_domain
+from hdmm_bf.domain import Domain, DomainLike, as_domain
 from hdmm_bf.matrix import Identity, Kronecker, Matrix, Ones, Stack
 from hdmm_bf.workload.queries import Workload
 from hdmm_bf.workload.ranges import AllRange, Boxes, Prefix
-
-DomainLike = Domain | int | str | Sequence[int]
 
 
 def identity(domain: DomainLike) -> Workload:

@@ -11,8 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from hdmm_bf._checks import fail, finite, fits
-from hdmm_bf._types import SquareMatrix
-from hdmm_bf.domain import Domain, as_domain
+from hdmm_bf._types import AnyArray, SquareMatrix
+from hdmm_bf.domain import Domain, DomainLike, as_domain
 from hdmm_bf.matrix import Dense, Kronecker, Matrix, Sparse, Stack, Weighted
 
 MatrixLike = Any
@@ -81,7 +81,7 @@ class Workload:
 def from_matrix(
     matrix: MatrixLike,
     *,
-    domain: Domain | int | str | Sequence[int] | None = None,
+    domain: DomainLike | None = None,
     names: Sequence[str] | None = None,
     spec: str = "custom matrix",
 ) -> Workload:
@@ -142,7 +142,7 @@ def union(*workloads: Workload) -> Workload:
     return Workload(Stack(blocks), first.domain, f"union({', '.join(w.spec for w in workloads)})", name)
 
 
-def weighted(workload: Workload, weights: float | Sequence[float] | np.ndarray[Any, Any]) -> Workload:
+def weighted(workload: Workload, weights: float | Sequence[float] | AnyArray) -> Workload:
     """Multiply queries by weights (one for all, or one each): a query of weight 2 counts 4 times in the error."""
     vector = finite("workload.weighted", "weights", np.atleast_1d(np.asarray(weights)))
     if vector.ndim != 1 or vector.size not in (1, workload.num_queries):

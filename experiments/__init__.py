@@ -1,0 +1,1 @@
+"""Experiments and benchmarks: the public API only."""
