@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 import numpy as np
+from scipy.linalg import lapack
 
-from hdmm_bf._types import RealVector, SparseMatrix
+from hdmm_bf._types import RealVector, SparseMatrix, SquareMatrix
 
 Args = ParamSpec("Args")
 Result = TypeVar("Result")
@@ -43,3 +44,54 @@ def solve_sparse_spd(matrix: SparseMatrix, right: RealVector) -> RealVector:
 
     factor = splu(sp.csc_array(matrix).astype(np.float64), permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
     return np.asarray(factor.solve(right))
+
+
+SAFE_PIVOT = 1e-6
+"""Smallest pivot, against the largest, of a Cholesky factor that is trusted to show full rank."""
+
+RANK_TOLERANCE = 4e-16
+"""Times n and the largest eigenvalue: eigenvalues below are rounding."""
+
+EIGENVALUE_ERROR = 4 * np.finfo(np.float64).eps
+"""Times n and the largest eigenvalue: a bound on the error of a computed eigenvalue (Weyl; formation included)."""
+
+
+def symmetric(lower: SquareMatrix) -> SquareMatrix:
+    """Return the full symmetric matrix of a lower triangle, whatever stands above it."""
+    S = np.tril(lower)
+    S += np.tril(S, -1).T
+    return np.asfortranarray(S)
+
+
+def cholesky(S: SquareMatrix) -> SquareMatrix | None:
+    """Return C, lower triangular with S = C C^T, from the lower triangle of S; None if S is not positive definite."""
+    C, info = lapack.dpotrf(np.asfortranarray(S), lower=1, clean=1)
+    return None if info else np.asarray(C)
+
+
+def inverse(S: SquareMatrix) -> SquareMatrix | None:
+    """Return the lower triangle of S^-1, or None if S is not numerically positive definite."""
+    C = cholesky(S)
+    if C is None:
+        return None
+    Y, info = lapack.dpotri(C, lower=1, overwrite_c=1)
+    return None if info else np.asarray(Y)
+
+
+def eigen(S: SquareMatrix) -> tuple[RealVector, SquareMatrix]:
+    """Return eigenvalues, ascending, and eigenvectors from the lower triangle of S."""
+    values, vectors, info = lapack.dsyevd(np.asfortranarray(S), lower=1)
+    if info:  # divide and conquer gave up, which is rare; QR iteration does not
+        values, vectors, info = lapack.dsyev(np.asfortranarray(S), lower=1)
+    assert info == 0, "the eigenvalue iteration did not converge"
+    return np.asarray(values), np.asarray(vectors)
+
+
+def root_sum_lower(eigenvalues: RealVector) -> float:
+    """Return a number that sum_i sqrt(lambda_i) certainly exceeds, rounding of the eigenvalues included.
+
+    Guarantees:
+        By Weyl's inequality each true eigenvalue is at least its computed value minus `EIGENVALUE_ERROR` n lambda_max.
+    """
+    slack = EIGENVALUE_ERROR * eigenvalues.size * float(np.max(eigenvalues, initial=0.0))
+    return float(np.sqrt(np.maximum(eigenvalues - slack, 0.0)).sum())

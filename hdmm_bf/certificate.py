@@ -1,0 +1,221 @@
+"""The certificate: everything claimed about a strategy, derived again from what is shipped.
+
+Plain NumPy and SciPy, from the integers, the policy, the workload and the edge weights; it shares no code with the
+search (only the transformation). The sensitivity is exact; the lower bounds are rounded down and the support is
+measured, so what stands here holds for the strategy that runs, not for an idealised one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from scipy.linalg import lapack, qr, solve_triangular
+
+from hdmm_bf._checks import fail
+from hdmm_bf._types import Noise, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf.transform import Problem
+
+SUPPORT_TOLERANCE = 1e-7
+"""Largest share of the workload (in Frobenius norm) that may fall outside the strategy, limited by rounding in V."""
+
+AGREEMENT = 1e-9
+"""Relative difference at which a claimed number and the derived one are no longer the same."""
+
+_EPS = float(np.finfo(np.float64).eps)
+_CHUNK_ENTRIES = 2**23
+
+
+@final
+@dataclass(frozen=True)
+class Certificate:
+    """What holds for a shipped strategy.
+
+    Attributes:
+        noise: "gaussian" (L2) or "laplace" (L1).
+        sensitivity_exact: the L1 sensitivity, or the square of the L2 sensitivity, of the integers; a whole number.
+        bits: binary places: the strategy is the integers over 2^bits.
+        sensitivity: the sensitivity of the strategy.
+        support: share of the workload that the strategy cannot answer; 0 up to rounding.
+        unit_error: sensitivity^2 ||W A^+||_F^2.
+        svd_bound: the paper's bound.
+        lower_bound: the best proven bound.
+        gap: unit_error / lower_bound - 1.
+    """
+
+    noise: Noise
+    sensitivity_exact: int
+    bits: int
+    sensitivity: float
+    support: float
+    unit_error: float
+    svd_bound: float
+    lower_bound: float
+    gap: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values; the exact integer as text, which no JSON reader rounds."""
+        return {**asdict(self), "sensitivity_exact": str(self.sensitivity_exact)}
+
+
+def certify(
+    problem: Problem,
+    *,
+    noise: Noise,
+    integers: Int64[np.ndarray, "r n"],
+    bits: int,
+    weights: Float64[np.ndarray, " e"],
+) -> Certificate:
+    """Derive everything about a shipped vertex strategy from its integers.
+
+    Guarantees:
+        `sensitivity_exact` is exact. `unit_error` and the bounds are within rounding, the bounds rounded down.
+        Raises if the strategy does not support the workload, or if an input is not finite or of the wrong shape.
+    """
+    _check_shapes(problem, integers, bits, weights)
+    exact = exact_sensitivity(integers, problem, noise)
+    A = problem.grounding.columns(np.ldexp(integers.astype(np.float64), -bits))
+    sensitivity = math.ldexp(math.sqrt(exact) if noise == "gaussian" else float(exact), -bits)
+    V = problem.gram
+    trace, support = _trace_and_support(V, A)
+    if support > SUPPORT_TOLERANCE:
+        advice = "The answers would be biased; fit the strategy again for this workload."
+        problem_text = f"a share {support:.2g} of the workload lies outside the strategy's row space"
+        raise fail("certificate", f"strategy with {len(A)} rows", problem_text, advice)
+    unit_error = sensitivity**2 * trace
+    uniform = np.full(weights.size, 1.0)
+    svd = _dual_bound(problem, V, uniform)
+    lower = max(svd, _dual_bound(problem, V, weights))
+    gap = unit_error / lower - 1 if lower > 0 else 0.0
+    return Certificate(noise, exact, bits, sensitivity, support, unit_error, svd, lower, gap)
+
+
+def disagreements(claimed: dict[str, Any], derived: Certificate) -> list[str]:
+    """List, in words, every claimed number that differs from the derived one; empty when all agree."""
+    found = []
+    for name, value in derived.as_dict().items():
+        if name not in claimed:
+            found.append(f"{name} is missing, derived {value}")
+        elif not _agree(name, claimed[name], value):
+            found.append(f"{name} is claimed to be {claimed[name]}, derived {value}")
+    return found
+
+
+def _agree(name: str, claimed: Any, derived: Any) -> bool:
+    if isinstance(derived, str | int):
+        return bool(claimed == derived)
+    if isinstance(claimed, bool) or not isinstance(claimed, int | float) or not math.isfinite(claimed):
+        return False
+    room = AGREEMENT if name in ("gap", "support") else 0.0  # differences of nearly equal numbers
+    return math.isclose(claimed, derived, rel_tol=AGREEMENT, abs_tol=room)
+
+
+def exact_sensitivity(integers: Int64[np.ndarray, "r n"], problem: Problem, noise: Noise) -> int:
+    """Return max_e of ||A p_e||_1 (Laplace) or ||A p_e||_2^2 (Gaussian) for an integer matrix, exactly.
+
+    Floating point only rules out edges that are certainly smaller than the largest; the rest is integer arithmetic.
+    """
+    head, tail = problem.oriented
+    if head.size == 0 or len(integers) == 0:
+        return 0
+    A = integers.astype(np.float64)
+    candidates = np.arange(head.size)
+    if noise == "gaussian":  # from the Gram matrix first: O(n^3 + e) instead of O(r e)
+        X = A.T @ A
+        candidates = _largest(_gram_distances(X, head, tail), 16 * len(A) * _EPS * float(np.diag(X).max()))
+    powers = _edge_powers(A, head[candidates], tail[candidates], noise)
+    candidates = candidates[_largest(powers, 8 * _EPS * (len(A) + 8) * float(powers.max()))]
+    columns = np.concatenate([integers, np.zeros((len(integers), 1), dtype=np.int64)], axis=1)  # BOTTOM is column -1
+    largest = 0
+    for e in candidates.tolist():
+        difference = (columns[:, head[e]] - columns[:, tail[e]]).tolist()
+        largest = max(largest, sum(map(abs, difference)) if noise == "laplace" else sum(t * t for t in difference))
+    return largest
+
+
+def _largest(values: RealVector, slack: float) -> np.ndarray:
+    """Positions that may hold the largest value, each value being known up to half the slack."""
+    return np.flatnonzero(values >= values.max() - slack)
+
+
+def _gram_distances(X: SquareMatrix, head: np.ndarray, tail: np.ndarray) -> RealVector:
+    """||A p_e||_2^2 from X = A^T A; the column of BOTTOM is zero."""
+    diagonal = np.append(np.diag(X), 0.0)
+    cross = np.where(tail < 0, 0.0, X[head, tail])
+    return np.asarray(diagonal[head] + diagonal[tail] - 2 * cross)
+
+
+def _edge_powers(A: RealMatrix, head: np.ndarray, tail: np.ndarray, noise: Noise) -> RealVector:
+    """||A p_e||_1 or ||A p_e||_2^2 in floating point, with a relative error of a few eps a row."""
+    columns = np.ascontiguousarray(np.concatenate([A, np.zeros((len(A), 1))], axis=1).T)
+    step = max(1, _CHUNK_ENTRIES // len(A))
+    found = []
+    for start in range(0, head.size, step):
+        block = columns[head[start : start + step]] - columns[tail[start : start + step]]
+        found.append(np.abs(block).sum(axis=1) if noise == "laplace" else np.einsum("er,er->e", block, block))
+    return np.concatenate(found)
+
+
+def _trace_and_support(V: SquareMatrix, A: RealMatrix) -> tuple[float, float]:
+    """tr(V (A^T A)^+) and the share of V outside the row space of A, by QR of A^T with pivoting."""
+    k = len(V)
+    if k == 0 or not np.any(V):
+        return 0.0, 0.0
+    if len(A) == 0:
+        return 0.0, 1.0
+    F = _factor(V)
+    if len(A) >= k:
+        R = qr(A, mode="r", check_finite=False)[0][:k]
+        pivots = np.abs(np.diag(R))
+        if pivots.min() > k * _EPS * pivots.max():  # full column rank: everything is supported
+            return float((solve_triangular(R, F.T, trans="T", check_finite=False) ** 2).sum()), 0.0
+    Q, R, _ = qr(A.T, mode="economic", pivoting=True, check_finite=False)
+    pivots = np.abs(np.diag(R))
+    rank = int(np.count_nonzero(pivots > k * _EPS * pivots[0]))
+    Q = Q[:, :rank]
+    inside = F @ Q
+    outside = np.linalg.norm(F - inside @ Q.T) / np.linalg.norm(F)
+    B = A @ Q  # A on its own row space: full column rank
+    R = qr(B, mode="r", check_finite=False)[0][:rank]
+    return float((solve_triangular(R, inside.T, trans="T", check_finite=False) ** 2).sum()), float(outside)
+
+
+def _factor(V: SquareMatrix) -> RealMatrix:
+    """F with F^T F = V, by Cholesky with pivoting: as many rows as V has rank."""
+    R, order, rank, _ = lapack.dpstrf(np.asfortranarray(V), tol=len(V) * _EPS * float(np.diag(V).max()))
+    F = np.zeros((rank, len(V)))
+    F[:, order - 1] = np.triu(R)[:rank]
+    return F
+
+
+def _dual_bound(problem: Problem, V: SquareMatrix, weights: RealVector) -> float:
+    """(sum of the singular values of W_G diag(sqrt mu))^2 through C^T V C with L(mu) = C C^T, rounded down."""
+    if weights.size == 0 or not np.any(V):
+        return 0.0
+    mu = weights / weights.sum()
+    k = len(V)
+    head, tail = problem.P.head, problem.P.tail % (k + 1)  # the ground, -1, is vertex k
+    L = np.bincount(head * (k + 1) + tail, mu, (k + 1) ** 2).reshape(k + 1, k + 1)
+    L = np.diag((L + L.T).sum(axis=0)) - (L + L.T)
+    C = _factor(L[:k, :k]).T
+    values = np.linalg.eigvalsh(C.T @ (V @ C))
+    slack = 4 * _EPS * k * float(values.max())
+    return float(np.sqrt(np.maximum(values - slack, 0.0)).sum() ** 2)
+
+
+def _check_shapes(problem: Problem, integers: Int64[np.ndarray, "r n"], bits: int, weights: RealVector) -> None:
+    cells, edges = problem.policy.num_cells, problem.policy.num_edges
+    if integers.ndim != 2 or integers.shape[1] != cells:
+        shape = " x ".join(map(str, integers.shape))
+        raise fail(
+            "certificate", f"strategy {shape}", f"the policy has {cells} cells", "Give one column for each cell."
+        )
+    if np.any(np.abs(integers) >= 2**52) or not 0 <= bits <= 1000:
+        raise fail("certificate", f"bits={bits}", "the integers or their grid are out of range", "Fit again.")
+    if weights.shape != (edges,):
+        raise fail("certificate", f"{weights.size} weights", f"the policy has {edges} edges", "Give one for each edge.")
+    if not np.all(np.isfinite(weights)) or np.any(weights < 0) or (edges > 0 and not weights.sum() > 0):
+        raise fail("certificate", "weights", "must be finite, not negative and not all zero", "Fit again.")

@@ -1,0 +1,1 @@
+"""Mechanisms: the only code that sees data or draws noise."""
