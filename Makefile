@@ -25,6 +25,7 @@ slow: $(READY)
 	$(BIN)/python -m pytest -n 2 -m slow
 
 bench: $(READY)
+	$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python -m experiments.benchmarks
 
 $(READY): pyproject.toml

@@ -1,7 +1,7 @@
 """hdmm_bf: publish many counting queries under a Blowfish privacy policy with provably small error.
 
-The modules stand in the order the data flow: domain, policy, workload, transform. Nothing heavy is
-imported until it is used.
+The data flow domain -> policy -> workload -> transform -> bounds -> strategies -> certificate -> mechanisms.
+Nothing heavy is imported until it is used.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hdmm_bf import domain, matrix, policy, transform, workload
+    from hdmm_bf import bounds, domain, matrix, policy, transform, workload
     from hdmm_bf._checks import InputError
+    from hdmm_bf.bounds import Bounds
+    from hdmm_bf.certificate import Certificate
     from hdmm_bf.domain import Domain
+    from hdmm_bf.fitting import Fit, bound, fit, load
     from hdmm_bf.policy import Policy
     from hdmm_bf.sensitivity import sensitivity
     from hdmm_bf.transform import Problem
@@ -20,24 +23,37 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = ("domain", "matrix", "policy", "transform", "workload")
+_MODULES = ("bounds", "domain", "matrix", "policy", "transform", "workload")
 _NAMES = {
+    "Bounds": "bounds",
+    "Certificate": "certificate",
     "Domain": "domain",
+    "Fit": "fitting",
     "InputError": "_checks",
     "Policy": "policy",
     "Problem": "transform",
     "Workload": "workload",
+    "bound": "fitting",
+    "fit": "fitting",
+    "load": "fitting",
     "sensitivity": "sensitivity",
 }
 
 __all__ = [
+    "Bounds",
+    "Certificate",
     "Domain",
+    "Fit",
     "InputError",
     "Policy",
     "Problem",
     "Workload",
     "__version__",
+    "bound",
+    "bounds",
     "domain",
+    "fit",
+    "load",
     "matrix",
     "policy",
     "sensitivity",

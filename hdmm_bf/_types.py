@@ -19,7 +19,10 @@ EdgeArray: TypeAlias = Int[np.ndarray, "_ 2"]
 IndexArray: TypeAlias = Int[np.ndarray, " _"]
 RealVector: TypeAlias = Float64[np.ndarray, " _"]
 RealMatrix: TypeAlias = Float64[np.ndarray, "_ _"]
-SquareMatrix: TypeAlias = Float64[np.ndarray, "n n"]
+SquareMatrix: TypeAlias = Float64[np.ndarray, "_ _"]
+
+Number: TypeAlias = int | float
+"""A real number as users write it: a type checker must not insist on the decimal point."""
 
 # A vector, or a matrix whose columns are vectors: what a linear map is applied to. Integers stay integers.
 Columns: TypeAlias = Shaped[np.ndarray, "..."]
@@ -33,6 +36,7 @@ __all__ = [
     "IndexArray",
     "Noise",
     "Norm",
+    "Number",
     "RealMatrix",
     "RealVector",
     "SparseMatrix",

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdmm_bf import policy
+from hdmm_bf import policy, workload
 
 BOTTOM = -1
 
@@ -71,3 +71,26 @@ def random_tree(num_cells, seed):
     rng = np.random.default_rng(seed)
     parents = [int(rng.integers(0, i)) for i in range(1, num_cells)]
     return policy.from_edges(parents, list(range(1, num_cells)), num_cells, spec=f"random tree {seed}")
+
+
+def random_regular(num_cells, seed):
+    """A random 3-regular graph on the cells."""
+    g = nx.random_regular_graph(3, num_cells, seed=seed)
+    u, v = np.array(sorted(tuple(sorted(e)) for e in g.edges)).T
+    return policy.from_edges(u, v, num_cells, spec=f"random 3-regular graph {seed}")
+
+
+def halves(num_cells, seed):
+    """Two components: a threshold graph on the first half, a path with BOTTOM on the second."""
+    half = num_cells // 2
+    first = policy.threshold(half, 3).edges
+    second = policy.line(num_cells - half).edges + half
+    bottom = np.array([[num_cells - 1, BOTTOM]])
+    u, v = np.concatenate([first, second, bottom]).T
+    return policy.from_edges(u, v, num_cells, spec="two components")
+
+
+def random_workload(num_cells, seed):
+    """Random 0/1 queries, twice as many as cells."""
+    rng = np.random.default_rng(seed)
+    return workload.from_matrix(rng.integers(0, 2, size=(2 * num_cells, num_cells)), spec=f"random 0/1 {seed}")

@@ -8,7 +8,7 @@ import platform
 import sys
 from pathlib import Path
 
-NAMES = ("foundation",)
+NAMES = ("foundation", "gaussian", "large", "peers")
 
 
 def main(names: list[str]) -> int:

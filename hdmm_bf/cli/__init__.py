@@ -1,0 +1,56 @@
+"""The command `hdmm-bf`: options, files and words; no mathematics.
+
+Every command takes `--json` (one object on standard output, nothing else there). Exit codes: 0 done,
+2 a user's mistake in one sentence, 1 a failed check. Heavy modules are imported inside the commands.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from hdmm_bf import __version__
+from hdmm_bf.cli.explain import explain
+from hdmm_bf.cli.fit import bound, fit
+from hdmm_bf.cli.share import export, verify
+
+
+class _InOrder(click.Group):
+    """Lists the commands in the order people use them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order they were added."""
+        return list(self.commands)
+
+
+@click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+@click.version_option(__version__, prog_name="hdmm-bf")
+@click.pass_context
+def app(context: click.Context) -> None:
+    """Publish many counting queries under a Blowfish privacy policy with provably small error.
+
+    Policies and workloads are spec strings (line:64, all-range:64) or paths to files.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+for command in (explain, bound, fit, verify, export):
+    app.add_command(command)
+
+
+def main() -> None:
+    """Run the command line and turn a user's mistake into one sentence and exit code 2."""
+    from hdmm_bf._checks import InputError
+
+    try:
+        code = app(prog_name="hdmm-bf", standalone_mode=False)
+    except (InputError, click.ClickException) as mistake:
+        sentence = mistake.format_message() if isinstance(mistake, click.ClickException) else str(mistake)
+        click.echo("hdmm-bf: " + " ".join(sentence.split("\n")), err=True)
+        sys.exit(2)
+    except click.exceptions.Abort:
+        click.echo("hdmm-bf: interrupted.", err=True)
+        sys.exit(130)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,61 @@
+"""`hdmm-bf explain`: a policy in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from hdmm_bf.cli.show import as_json, count, emit
+
+
+@click.command(epilog="Example: hdmm-bf explain threshold:64:4")
+@click.argument("policy")
+@as_json
+def explain(policy: str, as_json: bool) -> None:
+    """Say in words what POLICY hides and what it makes public.
+
+    POLICY is a spec such as line:64, threshold:32x32:1, bounded:16, sensitive:2x5x7:1,2 or a graph file
+    (.csv, .graphml, .json).
+    """
+    from hdmm_bf import policy as policies
+
+    graph = policies.parse(policy)
+    record: dict[str, Any] = {
+        "policy": graph.spec,
+        "num_cells": graph.num_cells,
+        "num_edges": graph.num_edges,
+        "num_components": graph.components.count,
+        "is_tree": graph.is_tree,
+        "hides": policies.hides(graph),
+        "fades": policies.fades(graph),
+        "discloses": policies.discloses(graph),
+        "notes": list(graph.notes),
+        "examples": [
+            {"before": e.before, "after": e.after, "neighbours": e.neighbours, "sentence": e.sentence}
+            for e in policies.examples(graph)
+        ],
+    }
+    if as_json:
+        emit(record)
+    else:
+        click.echo(_explanation(record))
+
+
+def _explanation(record: dict[str, Any]) -> str:
+    kind = "a tree" if record["is_tree"] else count(record["num_components"], "component")
+    lines = [
+        f"{record['policy']}: {count(record['num_cells'], 'cell')}, {count(record['num_edges'], 'edge')}, {kind}",
+        "",
+        f"Hidden   {record['hides']}",
+        f"         {record['fades']}",
+    ]
+    public = record["discloses"] or ["nothing; even the number of records is hidden."]
+    lines += [f"{'Public   ' if i == 0 else '         '}{item}" for i, item in enumerate(public)]
+    lines += [f"Note     {note}" for note in record["notes"]]
+    for example in record["examples"]:
+        lines += ["", "Example  " + example["sentence"]]
+        width = max(len(name) for name in example["before"])
+        for name, amount in example["before"].items():
+            lines.append(f"         {name:<{width}}  {count(amount, 'record')} -> {example['after'][name]}")
+    return "\n".join(lines)

@@ -1,0 +1,64 @@
+"""`hdmm-bf verify` and `hdmm-bf export`: bundles in other people's hands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from hdmm_bf.cli.fit import describe
+from hdmm_bf.cli.show import as_json, emit
+
+
+@click.command(epilog="Example: hdmm-bf verify ranges.bf")
+@click.argument("bundle")
+@as_json
+@click.pass_context
+def verify(context: click.Context, bundle: str, as_json: bool) -> int:
+    """Derive sensitivity, support, error, bounds and gap again from BUNDLE's files alone.
+
+    Exit code 1 if anything disagrees with what the bundle claims.
+    """
+    from hdmm_bf import fitting
+    from hdmm_bf.bundle import BundleError
+
+    try:
+        made, found = fitting.check(bundle)
+    except BundleError as refused:
+        if as_json:
+            emit({"verified": False, "disagreements": [str(refused)]})
+        else:
+            click.echo(f"hdmm-bf: {refused}", err=True)
+        return 1
+    if as_json:
+        emit({**made.summary(), "verified": not found, "disagreements": found})
+    else:
+        click.echo(describe(made))
+        click.echo("\n".join(f"DISAGREES: {item}" for item in found) or "Verified: every claim was derived again.")
+    return 1 if found else 0
+
+
+@click.command(epilog="Example: hdmm-bf export ranges.bf --format csv --out strategy.csv")
+@click.argument("bundle")
+@click.option("--format", "kind", type=click.Choice(["npz", "csv", "mtx", "parquet", "json"]), required=True)
+@click.option("--out", "-o", required=True, metavar="FILE", help="The file to write.")
+@click.option("--what", type=click.Choice(["strategy", "reconstruction"]), default="strategy", show_default=True)
+@as_json
+def export(bundle: str, kind: str, out: str, what: str, as_json: bool) -> None:
+    """Write the strategy matrix, or the reconstruction W A^+, for other software.
+
+    npz and json also hold the kind, the edges (-1 is "no record") and the sensitivity; csv, mtx and parquet hold
+    the matrix alone.
+    """
+    from hdmm_bf import fitting
+    from hdmm_bf.exporting import write_matrix
+
+    made = fitting.load(bundle)
+    path = write_matrix(made, out, kind=kind, what=what)  # type: ignore[arg-type]
+    rows, columns = made.strategy.integers.shape
+    record: dict[str, Any] = {"bundle": bundle, "file": str(path), "format": kind, "what": what}
+    if as_json:
+        emit(record)
+    else:
+        shown = f"{rows} x {columns}" if what == "strategy" else f"{made.problem.workload.num_queries} x {rows}"
+        click.echo(f"Wrote the {what}, {shown}, to {path}")
