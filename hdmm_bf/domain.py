@@ -14,9 +14,11 @@ from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from hdmm_bf._checks import fail, nearest, positive_int
+from hdmm_bf._checks import MAX_BITS, as_array, fail, listed, nearest, positive_int, written_whole
 
 _SIZE_ADVICE = "Give one size for each attribute, for example 64 or 32x32."
+_LABEL_ADVICE = "Give one name and one list of labels (or None) for each attribute."
+_LARGEST_INDEX = np.iinfo(np.int64).max
 
 
 @final
@@ -39,17 +41,21 @@ class Domain:
     _position: Mapping[str, int] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        sizes = tuple(positive_int("domain", "size", s, advice=_SIZE_ADVICE) for s in self.sizes)
+        given = listed("domain", "sizes", self.sizes, advice=_SIZE_ADVICE)
+        sizes = tuple(positive_int("domain", "size", s, advice=_SIZE_ADVICE) for s in given)
         if not sizes:
             raise fail("domain", "sizes=()", "a domain needs at least one attribute", _SIZE_ADVICE)
-        names = tuple(self.names) or tuple(f"a{i}" for i in range(len(sizes)))
-        labels = tuple(self.labels) or (None,) * len(sizes)
+        if math.prod(sizes).bit_length() > MAX_BITS:
+            raise fail("domain", f"{len(sizes)} sizes", f"more than 2^{MAX_BITS} cells", "Use a smaller domain.")
+        names = listed("domain", "names", self.names, advice=_LABEL_ADVICE) or tuple(f"a{i}" for i in range(len(sizes)))
+        labels = listed("domain", "labels", self.labels, advice=_LABEL_ADVICE) or (None,) * len(sizes)
+        labels = tuple(v if v is None else listed("domain", "labels", v, advice=_LABEL_ADVICE) for v in labels)
         if len(names) != len(sizes) or len(labels) != len(sizes):
             raise fail(
                 "domain",
                 f"{len(sizes)} sizes, {len(names)} names, {len(labels)} lists of labels",
                 "the numbers must agree",
-                "Give one name and one list of labels (or None) for each attribute.",
+                _LABEL_ADVICE,
             )
         if len(set(names)) != len(names):
             raise fail("domain", f"names={names}", "names must differ", "Rename the repeated attribute.")
@@ -101,8 +107,9 @@ class Domain:
                 f"the domain has {self.num_attributes} attributes",
                 "Give one coordinate for each.",
             )
-        for name, size, value in zip(self.names, self.sizes, values, strict=True):
-            array = np.asarray(value)
+        self.check_numbered("domain.ravel")
+        arrays = [as_array("domain.ravel", name, v) for name, v in zip(self.names, values, strict=True)]
+        for name, size, value, array in zip(self.names, self.sizes, values, arrays, strict=True):
             if array.dtype.kind not in "iu" or np.any(array < 0) or np.any(array >= size):
                 raise fail(
                     "domain.ravel",
@@ -110,12 +117,20 @@ class Domain:
                     f"must be whole numbers from 0 to {size - 1}",
                     "Correct the value or enlarge the domain.",
                 )
-        cells = np.ravel_multi_index(tuple(values), self.sizes)
+        shapes = [array.shape for array in arrays]
+        try:
+            np.broadcast_shapes(*shapes)
+        except ValueError:
+            seen = f"coordinates of shapes {', '.join(map(str, shapes))}"
+            problem, advice = "the shapes must agree", "Give as many values of each attribute."
+            raise fail("domain.ravel", seen, problem, advice) from None
+        cells = np.ravel_multi_index(tuple(arrays), self.sizes)
         return int(cells) if np.ndim(cells) == 0 else cells
 
     def unravel(self, cells: Any) -> tuple[Any, ...]:
         """Return the value numbers of a cell, or of an array of cells, one for each attribute."""
-        array = np.asarray(cells)
+        self.check_numbered("domain.unravel")
+        array = as_array("domain.unravel", "cells", cells)
         if array.dtype.kind not in "iu" or np.any(array < 0) or np.any(array >= self.num_cells):
             raise fail(
                 "domain.unravel",
@@ -125,6 +140,11 @@ class Domain:
             )
         values = np.unravel_index(array, self.sizes)
         return tuple(int(v) for v in values) if array.ndim == 0 else values
+
+    def check_numbered(self, where: str) -> None:
+        """Refuse a domain with more cells than 64-bit numbers can tell apart."""
+        if self.num_cells > _LARGEST_INDEX:
+            raise fail(where, f"domain {self}", "has more than 2^63 cells, too many to number", "Use a smaller domain.")
 
     def cell(self, **values: int | str) -> int:
         """Return the cell with the given value (number or label) of every attribute, by name."""
@@ -163,10 +183,11 @@ class Domain:
 
 def parse(text: str) -> Domain:
     """Read sizes written as `64` or `32x32`."""
-    sizes = [int(part) if part.strip().isdecimal() else 0 for part in text.lower().split("x")]
-    if min(sizes) < 1:
+    sizes = [written_whole(part) for part in text.lower().split("x")]
+    known = tuple(size for size in sizes if size is not None and size >= 1)
+    if len(known) != len(sizes):
         raise fail("domain.parse", repr(text), "sizes must be whole numbers of at least 1", _SIZE_ADVICE)
-    return Domain(tuple(sizes))
+    return Domain(known)
 
 
 DomainLike: TypeAlias = Domain | int | np.integer | str | Sequence[int]
@@ -181,4 +202,4 @@ def as_domain(value: DomainLike) -> Domain:
         return parse(value)
     if isinstance(value, int | np.integer):
         return Domain((int(value),))
-    return Domain(tuple(value))
+    return Domain(listed("domain", "sizes", value, advice=_SIZE_ADVICE))

@@ -18,12 +18,11 @@ import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Int
 
-from hdmm_bf._checks import fits
+from hdmm_bf._checks import fail, fits, numbers, position, sparse_bytes
 from hdmm_bf._types import Columns, RealMatrix, RealVector, SparseMatrix, SquareMatrix
 
 _TOO_BIG = "Use mv, rmv or gram, which do not write the matrix out, or a smaller domain."
 _BYTES = 8
-_SPARSE_BYTES = 16  # one float64 value and one int64 column index
 
 
 class Matrix(ABC):
@@ -39,13 +38,33 @@ class Matrix(ABC):
     def nnz(self) -> int:
         """Number of entries the sparse form stores (an upper bound is allowed)."""
 
-    @abstractmethod
     def mv(self, vector: Columns) -> Columns:
         """Return `M @ vector`, for a vector or for a matrix of columns."""
+        m, n = self.shape
+        return self._mv(self._columns("matrix.mv", vector, n, m))
 
-    @abstractmethod
     def rmv(self, vector: Columns) -> Columns:
         """Return `M.T @ vector`, for a vector or for a matrix of columns."""
+        m, n = self.shape
+        return self._rmv(self._columns("matrix.rmv", vector, m, n))
+
+    def _columns(self, where: str, vector: object, length: int, result_length: int) -> Columns:
+        """Check a factor and the size of the product; small integer types become int64."""
+        columns = numbers(where, "vector", vector)
+        if columns.ndim == 0 or len(columns) != length:
+            seen = f"vector of shape {columns.shape}"
+            raise fail(where, seen, f"{self} needs {length} rows", "Give one number for each.")
+        result_bytes = result_length * math.prod(columns.shape[1:]) * _BYTES
+        fits(where, f"{self}", result_bytes, advice="Use a smaller domain or fewer queries.")
+        return columns
+
+    @abstractmethod
+    def _mv(self, vector: Columns) -> Columns:
+        """Multiply a checked vector."""
+
+    @abstractmethod
+    def _rmv(self, vector: Columns) -> Columns:
+        """Multiply a checked vector by the transpose."""
 
     @abstractmethod
     def _sparse(self) -> SparseMatrix:
@@ -57,7 +76,7 @@ class Matrix(ABC):
 
     def sparse(self) -> SparseMatrix:
         """Return the matrix in CSR form; refused when its entries would not fit in memory."""
-        fits("matrix.sparse", f"{self}", self.nnz * _SPARSE_BYTES, advice=_TOO_BIG)
+        fits("matrix.sparse", f"{self}", sparse_bytes(self.shape[0], self.nnz), advice=_TOO_BIG)
         return self._sparse()
 
     def dense(self) -> RealMatrix:
@@ -74,8 +93,11 @@ class Matrix(ABC):
 
     def row(self, index: int) -> RealVector:
         """Return one row as a dense vector."""
-        unit = np.zeros(self.shape[0])
-        unit[index] = 1.0
+        m = self.shape[0]
+        place = position("matrix.row", index, m, "rows")
+        fits("matrix.row", f"{self}", m * _BYTES, advice=_TOO_BIG)
+        unit = np.zeros(m)
+        unit[place] = 1.0
         return np.asarray(self.rmv(unit), dtype=np.float64)
 
     def __str__(self) -> str:
@@ -101,12 +123,10 @@ class Dense(Matrix):
         """Number of entries."""
         return int(self.array.size)
 
-    def mv(self, vector: Columns) -> Columns:
-        """Return `M @ vector`."""
+    def _mv(self, vector: Columns) -> Columns:
         return np.asarray(self.array @ vector)
 
-    def rmv(self, vector: Columns) -> Columns:
-        """Return `M.T @ vector`."""
+    def _rmv(self, vector: Columns) -> Columns:
         return np.asarray(self.array.T @ vector)
 
     def dense(self) -> RealMatrix:
@@ -138,12 +158,10 @@ class Sparse(Matrix):
         """Number of stored entries."""
         return int(self.array.nnz)
 
-    def mv(self, vector: Columns) -> Columns:
-        """Return `M @ vector`."""
+    def _mv(self, vector: Columns) -> Columns:
         return np.asarray(self.array @ vector)
 
-    def rmv(self, vector: Columns) -> Columns:
-        """Return `M.T @ vector`."""
+    def _rmv(self, vector: Columns) -> Columns:
         return np.asarray(self.array.T @ vector)
 
     def _sparse(self) -> SparseMatrix:
@@ -167,12 +185,10 @@ class Identity(Matrix):
         """Number of stored entries."""
         return self.n
 
-    def mv(self, vector: Columns) -> Columns:
-        """Return the vector."""
+    def _mv(self, vector: Columns) -> Columns:
         return vector
 
-    def rmv(self, vector: Columns) -> Columns:
-        """Return the vector."""
+    def _rmv(self, vector: Columns) -> Columns:
         return vector
 
     def _sparse(self) -> SparseMatrix:
@@ -199,12 +215,10 @@ class Ones(Matrix):
         """Number of stored entries."""
         return self.n
 
-    def mv(self, vector: Columns) -> Columns:
-        """Return the sum, as a vector of length one."""
+    def _mv(self, vector: Columns) -> Columns:
         return np.asarray(vector.sum(axis=0, keepdims=True))
 
-    def rmv(self, vector: Columns) -> Columns:
-        """Return the value repeated n times."""
+    def _rmv(self, vector: Columns) -> Columns:
         return np.repeat(vector, self.n, axis=0)
 
     def _sparse(self) -> SparseMatrix:
@@ -231,12 +245,10 @@ class Kronecker(Matrix):
         """Number of stored entries."""
         return math.prod(f.nnz for f in self.factors)
 
-    def mv(self, vector: Columns) -> Columns:
-        """Multiply axis by axis, never forming the product."""
+    def _mv(self, vector: Columns) -> Columns:
         return self._apply(vector, [f.mv for f in self.factors], [f.shape[1] for f in self.factors])
 
-    def rmv(self, vector: Columns) -> Columns:
-        """Multiply by the transpose, axis by axis."""
+    def _rmv(self, vector: Columns) -> Columns:
         return self._apply(vector, [f.rmv for f in self.factors], [f.shape[0] for f in self.factors])
 
     @staticmethod
@@ -250,7 +262,7 @@ class Kronecker(Matrix):
         return tensor.reshape(-1, *trailing)
 
     def _sparse(self) -> SparseMatrix:
-        return reduce(lambda a, b: sp.kron(a, b, format="csr"), [f._sparse() for f in self.factors])
+        return reduce(lambda a, b: sp.kron(a, b, format="csr"), [f.sparse() for f in self.factors])
 
     def _gram(self) -> SquareMatrix:
         return reduce(np.kron, [f.gram() for f in self.factors])
@@ -273,12 +285,10 @@ class Stack(Matrix):
         """Number of stored entries."""
         return sum(b.nnz for b in self.blocks)
 
-    def mv(self, vector: Columns) -> Columns:
-        """Return the blocks' answers, one after the other."""
+    def _mv(self, vector: Columns) -> Columns:
         return np.concatenate([b.mv(vector) for b in self.blocks])
 
-    def rmv(self, vector: Columns) -> Columns:
-        """Return the sum of the blocks' transposed products."""
+    def _rmv(self, vector: Columns) -> Columns:
         ends = np.cumsum([b.shape[0] for b in self.blocks])
         parts = np.split(vector, ends[:-1])
         first, *rest = (b.rmv(part) for b, part in zip(self.blocks, parts, strict=True))
@@ -312,13 +322,11 @@ class Weighted(Matrix):
         """Number of stored entries."""
         return self.inner.nnz
 
-    def mv(self, vector: Columns) -> Columns:
-        """Return the weighted answers."""
+    def _mv(self, vector: Columns) -> Columns:
         answers = self.inner.mv(vector)
         return np.asarray(self._column(answers) * answers)
 
-    def rmv(self, vector: Columns) -> Columns:
-        """Return `M.T @ (weights * vector)`."""
+    def _rmv(self, vector: Columns) -> Columns:
         return self.inner.rmv(self._column(vector) * vector)
 
     def _column(self, like: Columns) -> Columns:
@@ -353,12 +361,10 @@ class Incidence(Matrix):
         """Number of stored entries."""
         return int(self.head.size + np.count_nonzero(self.tail >= 0))
 
-    def mv(self, vector: Columns) -> Columns:
-        """Return the net flow into every vertex."""
+    def _mv(self, vector: Columns) -> Columns:
         return np.asarray(self.sparse() @ vector)
 
-    def rmv(self, vector: Columns) -> Columns:
-        """Return the difference of the vector across every edge."""
+    def _rmv(self, vector: Columns) -> Columns:
         inner = self.tail >= 0
         differences: Columns = vector[self.head].copy()
         differences[inner] -= vector[self.tail[inner]]

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hdmm_bf._checks import fail
+from hdmm_bf._checks import as_array, fail, finite, numbers, real_matrix
 from hdmm_bf._types import EdgeArray, Norm, RealVector
 from hdmm_bf.matrix import Incidence, Matrix
 from hdmm_bf.policy import Policy
 from hdmm_bf.workload import Workload
 
 _CHUNK_ENTRIES = 2**22
+_SAFE_SQUARES = (1e-200, 1e200)
 
 
 def sensitivity(queries: Workload | Matrix | Any, policy: Policy, *, norm: Norm) -> float:
@@ -38,9 +39,7 @@ def edge_norms(queries: Workload | Matrix | Any, policy: Policy, *, norm: Norm) 
 def _blocks(queries: Workload | Matrix | Any, policy: Policy, norm: Norm) -> Iterator[RealVector]:
     if norm not in ("L1", "L2"):
         raise fail("sensitivity", f"norm={norm!r}", "must be 'L1' or 'L2'", "Use L1 for Laplace, L2 for Gaussian.")
-    matrix = queries.matrix if isinstance(queries, Workload) else queries
-    if not isinstance(matrix, Matrix) and not sp.issparse(matrix):
-        matrix = np.atleast_2d(np.asarray(matrix))
+    matrix = _as_real(queries)
     rows, columns = matrix.shape
     if columns != policy.num_cells:
         raise fail(
@@ -51,7 +50,17 @@ def _blocks(queries: Workload | Matrix | Any, policy: Policy, norm: Norm) -> Ite
         )
     step = max(1, _CHUNK_ENTRIES // max(rows, columns if isinstance(matrix, Matrix) else 1))
     for start in range(0, policy.num_edges, step):
-        yield _column_norms(_differences(matrix, policy.edges[start : start + step]), norm)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is infinite, and refused here below
+            norms = _column_norms(_differences(matrix, policy.edges[start : start + step]), norm)
+        yield finite("sensitivity", f"{norm} norms", norms)
+
+
+def _as_real(queries: Workload | Matrix | Any) -> Any:
+    """Return an implicit matrix, or a checked float64 array or CSR: integers would overflow unseen."""
+    if isinstance(queries, Workload | Matrix):
+        return queries.matrix if isinstance(queries, Workload) else queries
+    given = queries if sp.issparse(queries) else np.atleast_2d(as_array("sensitivity", "A", queries))
+    return real_matrix("sensitivity", "A", given, advice="Give one row for each query.")
 
 
 def _differences(matrix: Any, edges: EdgeArray) -> Any:
@@ -59,14 +68,29 @@ def _differences(matrix: Any, edges: EdgeArray) -> Any:
     u, v = edges.T
     if isinstance(matrix, np.ndarray):
         inner = v >= 0
-        block = matrix[:, u].astype(np.result_type(matrix, np.int64))
+        block = matrix[:, u]
         block[:, inner] -= matrix[:, v[inner]]
         return block
-    ends = Incidence(u, v, matrix.shape[1]).sparse()
-    return matrix.mv(ends.toarray()) if isinstance(matrix, Matrix) else sp.csc_array(matrix @ ends)
+    ends = Incidence(u, v, matrix.shape[1]).sparse().astype(np.float64)
+    if isinstance(matrix, Matrix):
+        return numbers("sensitivity", "A P", matrix.mv(ends.toarray()))
+    return sp.csc_array(matrix @ ends)
 
 
 def _column_norms(block: Any, norm: Norm) -> RealVector:
-    powers = abs(block).sum(axis=0) if norm == "L1" else (block * block).sum(axis=0)
-    totals = np.asarray(powers, dtype=np.float64).ravel()
-    return totals if norm == "L1" else np.sqrt(totals)
+    if norm == "L1":
+        return np.asarray(abs(block).sum(axis=0), dtype=np.float64).ravel()
+    squares = np.asarray((block * block).sum(axis=0), dtype=np.float64).ravel()
+    norms: RealVector = np.sqrt(squares)
+    doubtful = np.flatnonzero(~((squares > _SAFE_SQUARES[0]) & (squares < _SAFE_SQUARES[1])))
+    if doubtful.size:
+        norms[doubtful] = _scaled_norms(block[:, doubtful])
+    return norms
+
+
+def _scaled_norms(block: Any) -> RealVector:
+    """Return L2 norms of columns whose squares may have vanished, which would understate them, or overflowed."""
+    sizes = abs(block.toarray() if sp.issparse(block) else block)
+    largest = sizes.max(axis=0, initial=0.0)
+    scale = np.where(largest > 0, largest, 1.0)
+    return np.asarray(scale * np.sqrt(((sizes / scale) ** 2).sum(axis=0)))

@@ -11,6 +11,7 @@ for any real W. P_G has full row rank; on forests it is square and its inverse i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -19,9 +20,9 @@ import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Float64, Int, Shaped
 
-from hdmm_bf._checks import fail, fits
+from hdmm_bf._checks import fail, finite, fits, numbers
 from hdmm_bf._linalg import solve_sparse_spd
-from hdmm_bf._types import AnyArray, Columns, IndexArray, RealMatrix, SparseMatrix, SquareMatrix
+from hdmm_bf._types import AnyArray, Columns, IndexArray, Number, RealMatrix, SparseMatrix, SquareMatrix
 from hdmm_bf.matrix import Incidence
 from hdmm_bf.policy import BOTTOM, Policy, breadth_first
 from hdmm_bf.workload import Workload
@@ -48,24 +49,27 @@ class Grounding:
 
     def totals(self, vector: Columns) -> Columns:
         """Return the public component totals of a vector over the cells, exact for integers."""
-        sums = np.zeros((self.given_up.size, *vector.shape[1:]), dtype=vector.dtype)
+        cells = numbers("transform.totals", "vector", vector)
+        sums = np.zeros((self.given_up.size, *cells.shape[1:]), dtype=cells.dtype)
         public = self.group >= 0
-        np.add.at(sums, self.group[public], vector[public])
+        np.add.at(sums, self.group[public], cells[public])
         return sums
 
     def expand(self, kept: Columns, totals: Columns | None = None) -> Columns:
         """Return D kept + the totals at the given-up cells: the full vector over the cells."""
-        kind = kept.dtype if totals is None else np.result_type(kept, totals)
-        full = np.zeros((self.position.size, *kept.shape[1:]), dtype=kind)
-        full[self.kept] = kept
-        full[self.given_up] = (0 if totals is None else totals) - self.totals(full)
+        values = numbers("transform.expand", "kept", kept)
+        public = numbers("transform.expand", "totals", 0 if totals is None else totals)
+        full = np.zeros((self.position.size, *values.shape[1:]), dtype=np.result_type(values, public))
+        full[self.kept] = values
+        full[self.given_up] = public - self.totals(full)
         return full
 
     def columns(self, matrix: Shaped[np.ndarray, "r n"]) -> Shaped[np.ndarray, "r k"]:
         """Return M D for a matrix over all cells."""
-        grounded = matrix[:, self.kept].copy()
+        cells = numbers("transform.columns", "matrix", matrix)
+        grounded = cells[:, self.kept]
         anchored = self.anchor != BOTTOM
-        grounded[:, anchored] -= matrix[:, self.anchor[anchored]]
+        grounded[:, anchored] -= cells[:, self.anchor[anchored]]
         return grounded
 
     def gram(self, gram: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "k k"]:
@@ -178,23 +182,25 @@ class Problem:
         return self.workload.matrix.mv(full)
 
 
-def to_edges(problem: Problem, vector: Columns) -> Columns:
+def to_edges(problem: Problem, vector: Columns | Sequence[Number]) -> Columns:
     """Return x_G with P_G x_G = x_kept: exact subtree sums on forests, the Moore-Penrose solution elsewhere.
 
     On a line this is the vector of prefix sums. Takes O(n) on forests, where integers stay integers.
     """
-    if vector.shape != (problem.policy.num_cells,):
+    cells = numbers("transform.to_edges", "vector", vector)
+    if cells.shape != (problem.policy.num_cells,):
         raise fail(
             "transform.to_edges",
-            f"a vector of shape {vector.shape}",
+            f"a vector of shape {cells.shape}",
             f"the policy has {problem.policy.num_cells} cells",
             "Give one number for each cell.",
         )
+    real = finite("transform.to_edges", "vector", cells)
     if problem.policy.is_forest:
-        return _subtree_sums(problem, vector)
+        return _subtree_sums(problem, cells)
     P = problem.P.sparse()
     laplacian = sp.csr_array(P @ P.T)
-    return np.asarray(P.T @ solve_sparse_spd(laplacian, vector[problem.grounding.kept].astype(np.float64)))
+    return np.asarray(P.T @ solve_sparse_spd(laplacian, real[problem.grounding.kept]))
 
 
 def _subtree_sums(problem: Problem, vector: AnyArray) -> Columns:
@@ -205,9 +211,8 @@ def _subtree_sums(problem: Problem, vector: AnyArray) -> Columns:
         below[above] += below[vertex]
     head, tail = problem.oriented
     down = parent[head] == tail % (problem.policy.num_cells + 1)
-    kind = np.int64 if vector.dtype.kind in "iub" else np.float64
     try:
-        sums = np.array(below, dtype=kind)
+        sums = np.array(below, dtype=vector.dtype)
     except OverflowError:
         largest = max(map(abs, below))
         advice = "Counts this large cannot be handled exactly."

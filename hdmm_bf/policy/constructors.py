@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from hdmm_bf._checks import fail, positive_int
-from hdmm_bf._types import AnyArray, EdgeArray
+from hdmm_bf._checks import fail, positive_int, whole_numbers
+from hdmm_bf._types import AnyArray, EdgeArray, IndexArray
 from hdmm_bf.domain import Domain, DomainLike, as_domain
-from hdmm_bf.policy.graph import BOTTOM, Policy, check_edges_fit
+from hdmm_bf.policy.graph import BOTTOM, Policy, attribute_groups, check_edges_fit
 
 _THRESHOLD_ADVICE = "For a policy with no protected pairs use policy.empty(n)."
 
@@ -62,9 +62,11 @@ def cycle(domain: DomainLike) -> Policy:
     n = cells.num_cells
     if n < 3:
         raise fail("policy.cycle", f"n={n}", "a cycle needs at least 3 cells", "Use policy.line(n).")
+    spec = f"cycle:{cells}"
+    check_edges_fit(spec, n)
     closing = np.array([[0, n - 1]])
     meaning = "whether any one record is in a cell or in the cell next to it, around the circle"
-    return Policy(cells, f"cycle:{cells}", meaning, np.concatenate([line(cells).edges, closing]))
+    return Policy(cells, spec, meaning, np.concatenate([line(cells).edges, closing]))
 
 
 def star_tree(domain: DomainLike) -> Policy:
@@ -98,6 +100,7 @@ def threshold(domain: DomainLike, threshold: int) -> Policy:
 
 def _threshold_edges(domain: Domain, limit: int, spec: str) -> EdgeArray:
     """One block of edges (cell, cell + offset) for each offset of L1 length 1 to `limit`, half of them."""
+    check_edges_fit(spec, _num_straight_edges(domain, limit))  # before anything of that length is made
     check_edges_fit(spec, _num_threshold_edges(domain.sizes, limit))
     zero = (0,) * domain.num_attributes
     offsets = [o for o in _offsets(domain.sizes, limit) if o > zero]
@@ -112,6 +115,13 @@ def _threshold_edges(domain: Domain, limit: int, spec: str) -> EdgeArray:
         edges[start : start + count, 1] = cells[shifted].ravel()
         start += count
     return edges
+
+
+def _num_straight_edges(domain: Domain, limit: int) -> int:
+    """Count, exactly, the pairs at distance 1 to `limit` that differ in one attribute only."""
+    reach = [min(limit, size - 1) for size in domain.sizes]
+    pairs = [r * size - r * (r + 1) // 2 for r, size in zip(reach, domain.sizes, strict=True)]
+    return sum(p * (domain.num_cells // size) for p, size in zip(pairs, domain.sizes, strict=True))
 
 
 def _num_threshold_edges(sizes: tuple[int, ...], limit: int) -> int:
@@ -156,15 +166,21 @@ def product(*policies: Policy, domain: Domain | None = None) -> Policy:
     if not policies:
         raise fail("policy.product", "no policies", "needs at least one", "Give one for each attribute.")
     cells = domain or Domain(tuple(size for p in policies for size in p.domain.sizes))
+    groups = list(zip(attribute_groups(cells, policies), policies, strict=True))
     spec = f"product:{','.join(p.spec for p in policies)}"
-    hidden = [f"in attribute {n}, {p.meaning}" for n, p in zip(cells.names, policies, strict=False) if p.num_edges]
+    hidden = [f"in {_attributes(names)}, {p.meaning}" for names, p in groups if p.num_edges]
     meaning = "; or ".join(hidden) or "nothing: no attribute has a protected pair"
-    factors = tuple(f for p in policies for f in (p.factors or (p,)))
+    whole = [p.factors is None or len(names) != p.domain.num_attributes for names, p in groups]
+    factors = tuple(f for w, p in zip(whole, policies, strict=True) for f in ((p,) if w else p.factors or ()))
     made = Policy(cells, spec, meaning, factors=factors)
     if sum(f.has_bottom for f in factors) > 1:  # the same (cell, BOTTOM) comes from several factors
         u, v = made.edges.T
         return Policy(cells, spec, meaning, canonical_edges(u, v, cells.num_cells)[0])
     return made
+
+
+def _attributes(names: tuple[str, ...]) -> str:
+    return f"attribute {names[0]}" if len(names) == 1 else f"attributes {', '.join(names[:-1])} and {names[-1]}"
 
 
 def union(*policies: Policy) -> Policy:
@@ -180,10 +196,12 @@ def union(*policies: Policy) -> Policy:
                 "the policies must be on the same domain",
                 "Use policy.product to combine different attributes.",
             )
+    spec = f"union({', '.join(p.spec for p in policies)})"
+    check_edges_fit(spec, sum(p.num_edges for p in policies))
     u, v = np.concatenate([p.edges for p in policies]).T
     edges, _ = canonical_edges(u, v, first.num_cells)
     meaning = "; or ".join(dict.fromkeys(p.meaning for p in policies if p.num_edges))
-    return Policy(first.domain, f"union({', '.join(p.spec for p in policies)})", meaning or first.meaning, edges)
+    return Policy(first.domain, spec, meaning or first.meaning, edges)
 
 
 def from_edges(
@@ -195,19 +213,19 @@ def from_edges(
 ) -> Policy:
     """Make a policy from edge ends; BOTTOM is -1 and may stand on either side. Duplicates are merged and noted."""
     cells = as_domain(domain)
-    edges, merged = canonical_edges(np.asarray(u), np.asarray(v), cells.num_cells)
+    edges, merged = canonical_edges(u, v, cells.num_cells)
     notes = (f"{merged} duplicate edge{'s were' if merged > 1 else ' was'} merged",) if merged else ()
     meaning = f"on which side of any of the graph's {len(edges)} edges one record is"
     return Policy(cells, spec, meaning, edges, notes=notes)
 
 
 def canonical_edges(
-    u: AnyArray,
-    v: AnyArray,
+    u: Sequence[int] | AnyArray,
+    v: Sequence[int] | AnyArray,
     num_cells: int,
 ) -> tuple[EdgeArray, int]:
     """Check edge ends, order each pair (BOTTOM second), sort, merge duplicates; return edges and how many merged."""
-    u, v = u.astype(np.int64), v.astype(np.int64)
+    u, v = whole_numbers("policy.edges", "ends", u), whole_numbers("policy.edges", "ends", v)
     if u.shape != v.shape or u.ndim != 1:
         raise fail(
             "policy.edges",
@@ -215,24 +233,30 @@ def canonical_edges(
             "ends must be two lists of one length",
             "Pair them up.",
         )
-    ends = np.concatenate([u, v])
-    outside = ends[(ends < BOTTOM) | (ends >= num_cells)]
-    if outside.size:
-        raise fail(
-            "policy.edges",
-            f"vertex {outside[0]}",
-            f"out of range: cells are 0 to {num_cells - 1}, BOTTOM is {BOTTOM}",
-            "Correct the vertex or enlarge the domain.",
-        )
+    check_vertices(np.concatenate([u, v]), num_cells)
     loops = u[u == v]
     if loops.size:
         name = "BOTTOM" if loops[0] == BOTTOM else str(loops[0])
         raise fail("policy.edges", f"edge ({name}, {name})", "is a self-loop and hides nothing", "Remove it.")
     low, high = np.minimum(u, v), np.maximum(u, v)
     first, second = np.where(low == BOTTOM, high, low), np.where(low == BOTTOM, BOTTOM, high)
-    keys = np.unique(first * (num_cells + 1) + (second + 1))
-    edges = np.stack([keys // (num_cells + 1), keys % (num_cells + 1) - 1], axis=1)
-    return edges, u.size - len(edges)
+    order = np.lexsort((second, first))
+    pairs = np.stack([first[order], second[order]], axis=1)
+    new = np.ones(len(pairs), dtype=bool)
+    np.any(pairs[1:] != pairs[:-1], axis=1, out=new[1:])
+    return pairs[new], u.size - int(new.sum())
+
+
+def check_vertices(vertices: IndexArray, num_cells: int) -> None:
+    """Refuse vertices that are neither cells nor BOTTOM."""
+    outside = vertices[(vertices < BOTTOM) | (vertices >= num_cells)]
+    if outside.size:
+        raise fail(
+            "policy.edges",
+            f"vertex {outside[0]}",
+            f"out of range: the {num_cells} cells are 0 to {num_cells - 1}, BOTTOM is {BOTTOM}",
+            "Correct the vertex or enlarge the domain.",
+        )
 
 
 def attribute_domain(domain: Domain, index: int) -> Domain:

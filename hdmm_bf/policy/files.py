@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
+from typing import Any
 from xml.etree.ElementTree import ParseError
 
 import numpy as np
 
-from hdmm_bf._checks import fail, nearest, readable_file, utf8_text
-from hdmm_bf.domain import DomainLike
+from hdmm_bf._checks import csv_rows, fail, naming, nearest, readable_file, utf8_text, written_real, written_whole
+from hdmm_bf.domain import DomainLike, as_domain
 from hdmm_bf.policy.constructors import from_edges
 from hdmm_bf.policy.graph import BOTTOM, Policy
-from hdmm_bf.policy.interop import BOTTOM_NAME, from_networkx
+from hdmm_bf.policy.interop import BOTTOM_NAME, FIRST_UNUSABLE, from_networkx
 
 SUFFIXES = (".csv", ".graphml", ".json")
+
+_MALFORMED = (LookupError, TypeError, AttributeError, ValueError, RecursionError)
+"""What networkx raises, besides its own exceptions, on files with the wrong contents."""
 
 
 def read(path: str | Path, *, domain: DomainLike | None = None) -> Policy:
@@ -28,27 +30,31 @@ def read(path: str | Path, *, domain: DomainLike | None = None) -> Policy:
     suffix = file.suffix.lower()
     if suffix == ".csv":
         return _read_csv(file, domain)
-    if suffix == ".graphml":
-        return _read_graphml(file, domain)
-    if suffix == ".json":
-        return _read_json(file, domain)
-    raise fail("policy.read", file, f"unknown kind of file '{suffix}'", nearest(suffix, SUFFIXES))
+    readers = {".graphml": _read_graphml, ".json": _read_json}
+    if suffix not in readers:
+        raise fail("policy.read", file, f"unknown kind of file '{suffix}'", nearest(suffix, SUFFIXES))
+    graph = readers[suffix](file)
+    with naming(file):
+        return from_networkx(graph, domain=domain, spec=str(file))
 
 
 def _read_csv(file: Path, domain: DomainLike | None) -> Policy:
-    rows = [(i, row) for i, row in enumerate(csv.reader(io.StringIO(utf8_text("policy.read", file))), 1) if row]
-    if rows and not any(_is_vertex(entry) for entry in rows[0][1]):
+    rows = csv_rows("policy.read", file)
+    if rows and not any(_looks_like_vertex(entry) for entry in rows[0][1]):
         rows = rows[1:]
     if not rows:
         raise fail("policy.read", file, "the file has no edges", "Write one edge `u,v` a line, or use empty:N.")
     ends = np.array([_edge(file, number, row) for number, row in rows], dtype=np.int64)
-    made_for = domain if domain is not None else max(int(ends.max()) + 1, 1)
-    return from_edges(ends[:, 0], ends[:, 1], made_for, spec=str(file))
+    cells = as_domain(domain if domain is not None else max(int(ends.max()) + 1, 1))
+    u, v = ends.T
+    for bad in np.flatnonzero((u == v) | (ends.max(axis=1) >= cells.num_cells))[:1]:
+        with naming(f"{file}: line {rows[bad][0]}"):
+            from_edges(u[[bad]], v[[bad]], cells)  # refuses this edge
+    return from_edges(u, v, cells, spec=str(file))
 
 
-def _is_vertex(entry: str) -> bool:
-    text = entry.strip()
-    return text == BOTTOM_NAME or (text.isascii() and text.lstrip("-").isdecimal())
+def _looks_like_vertex(entry: str) -> bool:
+    return entry.strip() == BOTTOM_NAME or written_real(entry) is not None
 
 
 def _edge(file: Path, number: int, row: list[str]) -> tuple[int, int]:
@@ -66,35 +72,50 @@ def _edge(file: Path, number: int, row: list[str]) -> tuple[int, int]:
 def _vertex(file: Path, number: int, entry: str) -> int:
     if entry == BOTTOM_NAME:
         return BOTTOM
-    if not (entry.isascii() and entry.isdecimal() and len(entry) < 19):
+    cell = written_whole(entry)
+    if cell is None or not 0 <= cell < FIRST_UNUSABLE:
         raise fail(
             "policy.read",
             f"{file}, line {number}: {entry!r}",
             "is not a cell",
             f"Use whole numbers from 0, or {BOTTOM_NAME} for BOTTOM.",
         )
-    return int(entry)
+    return cell
 
 
-def _read_graphml(file: Path, domain: DomainLike | None) -> Policy:
+def _read_graphml(file: Path) -> Any:
     import networkx as nx
 
     utf8_text("policy.read", file)
     try:
-        graph = nx.read_graphml(file)
-    except (ParseError, nx.NetworkXError, KeyError) as error:
-        raise fail("policy.read", file, f"not readable as GraphML ({error})", "Write it with networkx.") from None
-    return from_networkx(graph, domain=domain, spec=str(file))
+        return nx.read_graphml(file)
+    except (ParseError, nx.NetworkXException, KeyError) as error:
+        reason = str(error)
+    except _MALFORMED:
+        reason = "a value is not of the type it is declared to have"
+    raise fail("policy.read", file, f"not readable as GraphML ({reason})", "Write it with networkx.")
 
 
-def _read_json(file: Path, domain: DomainLike | None) -> Policy:
+def _read_json(file: Path) -> Any:
     import networkx as nx
 
+    text = utf8_text("policy.read", file)
     try:
-        content = json.loads(utf8_text("policy.read", file))
-        edges = "edges" if "edges" in content else "links"
-        graph = nx.node_link_graph(content, edges=edges)
-    except (json.JSONDecodeError, nx.NetworkXError, KeyError, TypeError, AttributeError) as error:
-        advice = "Write it with networkx.node_link_data."
-        raise fail("policy.read", file, f"not node-link JSON ({error})", advice) from None
-    return from_networkx(graph, domain=domain, spec=str(file))
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _not_node_link(file, str(error)) from None
+    except RecursionError:
+        raise _not_node_link(file, "it is nested too deeply") from None
+    except ValueError:
+        raise _not_node_link(file, "a number has too many digits") from None
+    edges = "edges" if isinstance(content, dict) and "edges" in content else "links"
+    if not isinstance(content, dict) or not {"nodes", edges} <= set(content):
+        raise _not_node_link(file, "it is no object with 'nodes' and 'edges'")
+    try:
+        return nx.node_link_graph(content, edges=edges)
+    except (nx.NetworkXException, *_MALFORMED):
+        raise _not_node_link(file, "a node needs an 'id', an edge a 'source' and a 'target'") from None
+
+
+def _not_node_link(file: Path, reason: str) -> Exception:
+    return fail("policy.read", file, f"not node-link JSON ({reason})", "Write it with networkx.node_link_data.")

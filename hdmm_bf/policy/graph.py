@@ -8,6 +8,7 @@ and always second. A Cartesian product keeps its factors and writes its edges ou
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -25,7 +26,9 @@ BOTTOM = -1
 """The extra vertex "no record"."""
 
 _EDGE_BYTES = 16
-_EDGE_ADVICE = "Use a smaller domain or a sparser policy."
+_SEARCH_EDGE_BYTES = 100  # measured peak of `components`: the edges, both ends in both directions, CSR twice
+_SEARCH_CELL_BYTES = 80  # measured peak of `components` without edges
+EDGE_ADVICE = "Use a smaller domain or a sparser policy."
 
 
 @final
@@ -136,7 +139,10 @@ class Policy:
     @cached_property
     def adjacency(self) -> SparseMatrix:
         """Symmetric adjacency over the cells and, as last vertex, BOTTOM."""
-        n = self.num_cells
+        n, e = self.num_cells, self.num_edges
+        check_edges_fit(self.spec, e)
+        size = n * _SEARCH_CELL_BYTES + e * _SEARCH_EDGE_BYTES  # paths and components are what it is for
+        fits("policy.adjacency", f"{self.spec} with {n} cells and {e} edges", size, advice=EDGE_ADVICE)
         u, v = self.edges[:, 0], np.where(self.edges[:, 1] == BOTTOM, n, self.edges[:, 1])
         ends = (np.concatenate([u, v]), np.concatenate([v, u]))
         return sp.csr_array((np.ones(2 * u.size, dtype=np.int8), ends), shape=(n + 1, n + 1))
@@ -185,7 +191,27 @@ def breadth_first(policy: Policy, roots: IndexArray) -> tuple[IndexArray, IndexA
 
 def check_edges_fit(where: str, num_edges: int) -> None:
     """Refuse an edge list that would not fit in memory, before it is made."""
-    fits("policy", f"{where} with {num_edges} edges", num_edges * _EDGE_BYTES, advice=_EDGE_ADVICE)
+    fits("policy", f"{where} with {num_edges} edges", num_edges * _EDGE_BYTES, advice=EDGE_ADVICE)
+
+
+def attribute_groups(domain: Domain, policies: Sequence[Policy]) -> list[tuple[str, ...]]:
+    """Return, for each policy of a product, the names of the attributes of `domain` that it speaks about.
+
+    A policy has either its own attributes there, or one attribute with all its cells.
+    """
+    groups = []
+    start = 0
+    for policy in policies:
+        own = policy.domain.sizes
+        width = len(own) if domain.sizes[start : start + len(own)] == own else 1
+        if domain.sizes[start : start + width] not in (own, (policy.num_cells,)):
+            break
+        groups.append(domain.names[start : start + width])
+        start += width
+    if len(groups) != len(policies) or start != domain.num_attributes:
+        seen = f"policies on {', '.join(str(p.domain) for p in policies)}"
+        raise fail("policy.product", seen, f"do not make up the domain {domain}", "Give one for each attribute.")
+    return groups
 
 
 def _product_edges(factors: tuple[Policy, ...], num_edges: int) -> EdgeArray:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
-from hdmm_bf._checks import fail, finite
+from hdmm_bf._checks import fail, fits, real_matrix, written_whole
 from hdmm_bf._types import AnyArray, SparseMatrix
-from hdmm_bf.domain import DomainLike
-from hdmm_bf.policy.constructors import from_edges
+from hdmm_bf.domain import Domain, DomainLike, as_domain
+from hdmm_bf.policy.constructors import check_vertices, from_edges
 from hdmm_bf.policy.graph import BOTTOM, Policy
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 BOTTOM_NAME = "_"
 """How BOTTOM is spelled in files and in networkx graphs."""
+
+_ADJACENCY = "policy.from_adjacency"
+FIRST_UNUSABLE = 10**18  # cell numbers, and one more, must fit in 64 bits
+_NETWORKX_BYTES = 300  # a node or an edge, measured
 
 
 def from_networkx(
@@ -37,20 +42,35 @@ def from_networkx(
         domain: the domain, when it has more than one attribute.
         spec: how the policy calls itself.
     """
+    made_for = None if domain is None else as_domain(domain)
     nodes = [node for node in graph.nodes if node != BOTTOM_NAME]
     numbers = _given_numbers(nodes, cells) if cells is not None else _own_numbers(nodes)
     numbers[BOTTOM_NAME] = BOTTOM
     num_cells = len(cells) if cells is not None else max(numbers.values(), default=-1) + 1
     if num_cells == 0:
         raise fail("policy.from_networkx", spec, "the graph has no cells", "Add one node for each cell.")
+    if made_for is None or cells is not None:
+        made_for = _same_cells("policy.from_networkx", num_cells, made_for)
+    check_vertices(np.array([*numbers.values()], dtype=np.int64), made_for.num_cells)
     ends = np.array([(numbers[a], numbers[b]) for a, b, *_ in graph.edges], dtype=np.int64).reshape(-1, 2)
-    return from_edges(ends[:, 0], ends[:, 1], domain if domain is not None else num_cells, spec=spec)
+    return from_edges(ends[:, 0], ends[:, 1], made_for, spec=spec)
+
+
+def _same_cells(where: str, num_cells: int, domain: Domain | None) -> Domain:
+    """Return the domain of a graph with that many cells; a given one must agree."""
+    if domain is not None and domain.num_cells != num_cells:
+        seen = f"{num_cells} cells, domain {domain}"
+        raise fail(where, seen, f"the domain has {domain.num_cells} cells", "Give a domain of the graph's size.")
+    return domain or as_domain(num_cells)
 
 
 def _given_numbers(nodes: Sequence[Hashable], cells: Sequence[Hashable]) -> dict[Hashable, int]:
     numbers = {node: i for i, node in enumerate(cells)}
     if len(numbers) != len(cells):
         raise fail("policy.from_networkx", f"{len(cells)} cells", "a cell is named twice", "List each cell once.")
+    if BOTTOM_NAME in numbers:
+        problem = f"'{BOTTOM_NAME}' is BOTTOM, which is no cell"
+        raise fail("policy.from_networkx", f"cells with '{BOTTOM_NAME}'", problem, "Leave it out of cells=[...].")
     unknown = [node for node in nodes if node not in numbers]
     if unknown:
         raise fail("policy.from_networkx", f"node {unknown[0]!r}", "is not among the cells", "Add it to cells=[...].")
@@ -61,14 +81,20 @@ def _own_numbers(nodes: Sequence[Hashable]) -> dict[Hashable, int]:
     numbers: dict[Hashable, int] = {}
     for node in nodes:
         text = str(node)
-        if isinstance(node, bool) or not (text.isascii() and text.isdecimal()):
+        number = None if isinstance(node, bool) else written_whole(text)
+        if number is None or not 0 <= number < FIRST_UNUSABLE:
             raise fail(
                 "policy.from_networkx",
                 f"node {node!r}",
                 "is not a cell number",
                 f"Name nodes 0, 1, ... and '{BOTTOM_NAME}' for BOTTOM, or pass cells=[...].",
             )
-        numbers[node] = int(text)
+        numbers[node] = number
+    if len(set(numbers.values())) != len(numbers):
+        counted = Counter(numbers.values())
+        alike = [node for node, number in numbers.items() if counted[number] > 1][:2]
+        seen = f"nodes {' and '.join(map(repr, alike))}"
+        raise fail("policy.from_networkx", seen, "are the same cell number", "Give every cell one node.")
     return numbers
 
 
@@ -76,6 +102,9 @@ def to_networkx(policy: Policy) -> nx.Graph:
     """Return the policy as a networkx graph on the cell numbers and, if some edge needs it, `"_"` for BOTTOM."""
     import networkx as nx
 
+    size = (policy.num_cells + policy.num_edges) * _NETWORKX_BYTES
+    seen = f"{policy.spec} with {policy.num_cells} cells"
+    fits("policy.to_networkx", seen, size, advice="Use policy.edges or policy.adjacency.")
     graph = nx.Graph()
     graph.add_nodes_from(range(policy.num_cells))
     graph.add_edges_from((u, BOTTOM_NAME if v == BOTTOM else v) for u, v in policy.edges.tolist())
@@ -84,12 +113,11 @@ def to_networkx(policy: Policy) -> nx.Graph:
 
 def from_adjacency(adjacency: SparseMatrix | AnyArray, *, domain: DomainLike | None = None) -> Policy:
     """Make a policy from a square adjacency matrix (dense or scipy.sparse): a non-zero entry is an edge."""
-    matrix = sp.coo_array(adjacency)
+    matrix = sp.csr_array(real_matrix(_ADJACENCY, "A", adjacency, advice="Give one row for each cell."))
     rows, columns = matrix.shape
     if rows != columns:
-        raise fail("policy.from_adjacency", f"{rows} x {columns}", "must be square", "Give one row for each cell.")
-    present = finite("policy.from_adjacency", "entries", matrix.data) != 0
-    u, v = matrix.row[present].astype(np.int64), matrix.col[present].astype(np.int64)
-    keep = (u < v) | ~np.isin(u * rows + v, v * rows + u)  # a symmetric matrix names every edge twice
-    made_for = domain if domain is not None else int(rows)
-    return from_edges(u[keep | (u == v)], v[keep | (u == v)], made_for, spec="adjacency matrix")
+        raise fail(_ADJACENCY, f"{rows} x {columns}", "must be square", "Give one row for each cell.")
+    made_for = _same_cells(_ADJACENCY, int(rows), None if domain is None else as_domain(domain))
+    present = matrix != 0
+    upper = sp.coo_array(sp.triu(present + present.T))  # a symmetric matrix names every edge twice
+    return from_edges(upper.row, upper.col, made_for, spec="adjacency matrix")

@@ -9,13 +9,14 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csgraph
 
-from hdmm_bf._checks import fail, positive_int
+from hdmm_bf._checks import fail, fits, positive_int
 from hdmm_bf._types import IndexArray
 from hdmm_bf.domain import DomainLike, as_domain
 from hdmm_bf.policy.constructors import canonical_edges
-from hdmm_bf.policy.graph import BOTTOM, Policy, breadth_first
+from hdmm_bf.policy.graph import BOTTOM, EDGE_ADVICE, Policy, breadth_first
 
 _CHUNK_ENTRIES = 2**24
+_H_THETA_BYTES, _H_THETA_AXIS_BYTES = 110, 25  # measured peak a cell
 
 
 def h_theta(domain: DomainLike, threshold: int) -> Policy:
@@ -27,6 +28,9 @@ def h_theta(domain: DomainLike, threshold: int) -> Policy:
     """
     cells = as_domain(domain)
     limit = positive_int("policy.h_theta", "threshold", threshold, advice="Use at least 1; 1 gives the grid.")
+    spec = f"h-theta:{cells}:{limit}"
+    size = cells.num_cells * (_H_THETA_BYTES + _H_THETA_AXIS_BYTES * cells.num_attributes)
+    fits("policy", f"{spec} with {cells.num_cells} cells", size, advice=EDGE_ADVICE)
     side = max(1, limit // cells.num_attributes)
     coordinates = np.stack(np.unravel_index(np.arange(cells.num_cells), cells.sizes))
     last = np.array(cells.sizes)[:, None] - 1
@@ -42,7 +46,7 @@ def h_theta(domain: DomainLike, threshold: int) -> Policy:
     u, v = (np.concatenate(side_) for side_ in zip(*ends, strict=True))
     edges, _ = canonical_edges(u, v, cells.num_cells)
     meaning = f"whether any one record is in a cell or in the corner of its block of side {side}, or in the next corner"
-    return Policy(cells, f"h-theta:{cells}:{limit}", meaning, edges)
+    return Policy(cells, spec, meaning, edges)
 
 
 def spanning_tree(policy: Policy, root: int | None = None) -> Policy:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hdmm_bf import domain as domains
-from hdmm_bf._checks import fail, nearest
+from hdmm_bf._checks import fail, nearest, written_whole
 from hdmm_bf.domain import Domain
 from hdmm_bf.policy import constructors, files, spanners
 from hdmm_bf.policy.graph import Policy
@@ -72,9 +72,10 @@ def parse_for(domain: Domain, text: str) -> Policy:
 
 
 def _whole(text: str, argument: str, form: str) -> int:
-    if not argument.strip().lstrip("-").isdecimal():
+    number = written_whole(argument)
+    if number is None:
         raise fail("policy.parse", repr(text), f"'{argument}' is not a whole number", f"Write it like {form}.")
-    return int(argument)
+    return number
 
 
 def _path(text: str) -> tuple[Path | None, Domain | None]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
 
-from hdmm_bf._checks import fail, positive_int
+from hdmm_bf._checks import fail, fits, positive_int, whole_number
 from hdmm_bf.domain import Domain, DomainLike, as_domain
 from hdmm_bf.matrix import Identity, Kronecker, Matrix, Ones, Stack
 from hdmm_bf.workload.queries import Workload
 from hdmm_bf.workload.ranges import AllRange, Boxes, Prefix
+
+_BYTES_PER_RANGE = 32  # of one attribute: both ends, as drawn and in order
+_BYTES_PER_FACTOR = 128  # of one attribute of one marginal
 
 
 def identity(domain: DomainLike) -> Workload:
@@ -54,7 +58,11 @@ def _per_axis(
 def random_range(domain: DomainLike, count: int, *, seed: int) -> Workload:
     """Ask `count` random ranges: both ends of every attribute are drawn uniformly, then ordered."""
     cells = as_domain(domain)
+    cells.check_numbered("workload.random_range")
     positive_int("workload.random_range", "count", count, advice="Ask for at least one query.")
+    whole_number("workload.random_range", "seed", seed, least=0, advice="Any seed gives a workload, for example 0.")
+    size = count * cells.num_attributes * _BYTES_PER_RANGE
+    fits("workload.random_range", f"{count} queries", size, advice="Ask for fewer queries.")
     ends = np.random.default_rng(seed).integers(0, cells.sizes, size=(2, count, cells.num_attributes))
     boxes = Boxes(cells.sizes, ends.min(axis=0), ends.max(axis=0))
 
@@ -72,6 +80,9 @@ def marginals(domain: DomainLike, ways: int | Literal["all"]) -> Workload:
     if ways != "all" and not (isinstance(ways, int) and 0 <= ways <= d):
         raise fail("workload.marginals", f"ways={ways!r}", f"must be 0 to {d} or 'all'", "Correct the number.")
     wanted = range(d + 1) if ways == "all" else [ways]
+    num_tables = sum(math.comb(d, w) for w in wanted)
+    size = num_tables * d * _BYTES_PER_FACTOR
+    fits("workload.marginals", f"{num_tables} tables", size, advice="Ask for fewer ways or fewer attributes.")
     tables = [kept for w in wanted for kept in itertools.combinations(range(d), w)]
     blocks = tuple(marginal_matrix(cells, kept) for kept in tables)
     ends = np.cumsum([b.shape[0] for b in blocks])

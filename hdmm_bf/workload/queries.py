@@ -10,8 +10,8 @@ from typing import Any, final
 import numpy as np
 import scipy.sparse as sp
 
-from hdmm_bf._checks import fail, finite, fits
-from hdmm_bf._types import AnyArray, SquareMatrix
+from hdmm_bf._checks import as_array, fail, finite, fits, position, real_matrix
+from hdmm_bf._types import AnyArray, Number, SquareMatrix
 from hdmm_bf.domain import Domain, DomainLike, as_domain
 from hdmm_bf.matrix import Dense, Kronecker, Matrix, Sparse, Stack, Weighted
 
@@ -19,6 +19,7 @@ MatrixLike = Any
 """A NumPy array, a scipy.sparse matrix, nested lists, or one of our implicit matrices."""
 
 _BYTES_PER_NAME = 80
+_LARGEST_INDEX = np.iinfo(np.int64).max
 
 
 @final
@@ -67,9 +68,10 @@ class Workload:
 
     def name(self, query: int) -> str:
         """Return the name of one query."""
-        if not 0 <= query < self.num_queries:
-            raise fail("workload.name", query, f"queries are 0 to {self.num_queries - 1}", "Correct the number.")
-        return self.namer(query)
+        if self.num_queries > _LARGEST_INDEX:
+            problem = "has more than 2^63 queries, too many to number"
+            raise fail("workload.name", self.spec, problem, "Use a smaller domain.")
+        return self.namer(position("workload.name", query, self.num_queries, "queries"))
 
     def names(self) -> list[str]:
         """Return the names of all queries."""
@@ -104,19 +106,8 @@ def from_matrix(
 def _as_matrix(matrix: MatrixLike) -> Matrix:
     if isinstance(matrix, Matrix):
         return matrix
-    if sp.issparse(matrix):
-        held = sp.csr_array(matrix)
-        data = finite("workload.from_matrix", "entries", held.data)
-        return Sparse(sp.csr_array((data, held.indices, held.indptr), shape=held.shape))
-    array = np.asarray(matrix)
-    if array.ndim != 2:
-        raise fail(
-            "workload.from_matrix",
-            f"{array.ndim} dimensions",
-            "must be a matrix, one row a query",
-            "Write a single query as [[...]].",
-        )
-    return Dense(finite("workload.from_matrix", "W", array))
+    real = real_matrix("workload.from_matrix", "W", matrix, advice="Write a single query as [[...]].")
+    return Sparse(real) if sp.issparse(real) else Dense(real)
 
 
 def union(*workloads: Workload) -> Workload:
@@ -142,9 +133,9 @@ def union(*workloads: Workload) -> Workload:
     return Workload(Stack(blocks), first.domain, f"union({', '.join(w.spec for w in workloads)})", name)
 
 
-def weighted(workload: Workload, weights: float | Sequence[float] | AnyArray) -> Workload:
+def weighted(workload: Workload, weights: Number | Sequence[Number] | AnyArray) -> Workload:
     """Multiply queries by weights (one for all, or one each): a query of weight 2 counts 4 times in the error."""
-    vector = finite("workload.weighted", "weights", np.atleast_1d(np.asarray(weights)))
+    vector = finite("workload.weighted", "weights", np.atleast_1d(as_array("workload.weighted", "weights", weights)))
     if vector.ndim != 1 or vector.size not in (1, workload.num_queries):
         raise fail(
             "workload.weighted",

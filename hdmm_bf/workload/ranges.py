@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -38,12 +39,10 @@ class Prefix(Matrix):
         """Number of stored entries."""
         return self.n * (self.n + 1) // 2
 
-    def mv(self, vector: Columns) -> Columns:
-        """Return the cumulative sums."""
+    def _mv(self, vector: Columns) -> Columns:
         return np.cumsum(vector, axis=0)
 
-    def rmv(self, vector: Columns) -> Columns:
-        """Return the cumulative sums from the end."""
+    def _rmv(self, vector: Columns) -> Columns:
         return np.cumsum(vector[::-1], axis=0)[::-1]
 
     def _sparse(self) -> SparseMatrix:
@@ -71,19 +70,28 @@ class AllRange(Matrix):
         """Number of stored entries."""
         return self.n * (self.n + 1) * (self.n + 2) // 6
 
-    def mv(self, vector: Columns) -> Columns:
-        """Return every range's sum, as a difference of two cumulative sums."""
-        low, high = np.triu_indices(self.n)
+    def _mv(self, vector: Columns) -> Columns:
+        """Every range's sum is a difference of two cumulative sums; one block for each lower end."""
         sums = np.concatenate([np.zeros_like(vector[:1]), np.cumsum(vector, axis=0)])
-        return np.asarray(sums[high + 1] - sums[low])
+        answers = np.empty((self.shape[0], *vector.shape[1:]), dtype=sums.dtype)
+        for low, block in self._blocks():
+            np.subtract(sums[low + 1 :], sums[low], out=answers[block])
+        return answers
 
-    def rmv(self, vector: Columns) -> Columns:
-        """Return, for every cell, the sum over the ranges that contain it."""
-        low, high = np.triu_indices(self.n)
+    def _rmv(self, vector: Columns) -> Columns:
+        """Every range adds from its lower end on and stops after its upper end."""
         steps = np.zeros((self.n + 1, *vector.shape[1:]), dtype=vector.dtype)
-        np.add.at(steps, low, vector)
-        np.subtract.at(steps, high + 1, vector)
+        for low, block in self._blocks():
+            steps[low] += vector[block].sum(axis=0)
+            steps[low + 1 :] -= vector[block]
         return np.cumsum(steps, axis=0)[:-1]
+
+    def _blocks(self) -> Iterator[tuple[int, slice]]:
+        """Lower ends, with the rows of the ranges that start there."""
+        start = 0
+        for low in range(self.n):
+            yield low, slice(start, start + self.n - low)
+            start += self.n - low
 
     def bounds(self, index: int) -> tuple[int, int]:
         """Return lo and hi of one query."""
@@ -124,10 +132,11 @@ class Boxes(Matrix):
     @property
     def nnz(self) -> int:
         """Number of stored entries."""
-        return int((self.high - self.low + 1).prod(axis=1).sum())
+        widths = (self.high - self.low + 1).astype(np.float64)  # products of int64 could overflow
+        return int(widths.prod(axis=1).sum())
 
-    def mv(self, vector: Columns) -> Columns:
-        """Return every box's sum from a summed-area table: 2^d look-ups a query."""
+    def _mv(self, vector: Columns) -> Columns:
+        """Every box's sum comes from a summed-area table: 2^d look-ups a query."""
         table = vector.reshape(*self.sizes, *vector.shape[1:])
         for axis in range(len(self.sizes)):
             table = np.cumsum(table, axis=axis)
@@ -137,8 +146,8 @@ class Boxes(Matrix):
             total += sign * table[corner]
         return total
 
-    def rmv(self, vector: Columns) -> Columns:
-        """Return, for every cell, the sum over the boxes that contain it."""
+    def _rmv(self, vector: Columns) -> Columns:
+        """Every box marks its corners; sums along every axis then reach each cell it contains."""
         steps = np.zeros((*(s + 1 for s in self.sizes), *vector.shape[1:]), dtype=vector.dtype)
         for corner, sign in self._corners():
             np.add.at(steps, corner, sign * vector)

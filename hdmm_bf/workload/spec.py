@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hdmm_bf import domain as domains
-from hdmm_bf._checks import fail, nearest
+from hdmm_bf._checks import fail, nearest, written_whole
 from hdmm_bf.domain import Domain
 from hdmm_bf.workload import constructors, files
 from hdmm_bf.workload.queries import Workload
@@ -60,7 +60,8 @@ def _domain(text: str, name: str, arguments: list[str], least: int, most: int) -
 
 
 def _whole(text: str, argument: str, name: str) -> int:
-    if not argument.strip().isdecimal():
+    number = written_whole(argument)
+    if number is None:
         problem = f"'{argument}' is not a whole number"
         raise fail("workload.parse", repr(text), problem, f"Write it like {_FORMS[name]}.")
-    return int(argument)
+    return number
