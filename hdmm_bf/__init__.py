@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hdmm_bf.domain import Domain
     from hdmm_bf.fitting import Fit, bound, fit, load
     from hdmm_bf.policy import Policy
-    from hdmm_bf.sensitivity import sensitivity
+    from hdmm_bf.sensitivities import sensitivity
     from hdmm_bf.transform import Problem
     from hdmm_bf.workload import Workload
 
@@ -36,7 +36,7 @@ _NAMES = {
     "bound": "fitting",
     "fit": "fitting",
     "load": "fitting",
-    "sensitivity": "sensitivity",
+    "sensitivity": "sensitivities",
 }
 
 __all__ = [
@@ -67,7 +67,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"hdmm_bf.{name}")
     if name in _NAMES:
         value = getattr(importlib.import_module(f"hdmm_bf.{_NAMES[name]}"), name)
-        globals()[name] = value  # also hides the module of the same name
+        globals()[name] = value
         return value
     raise AttributeError(f"module 'hdmm_bf' has no attribute '{name}'")
 

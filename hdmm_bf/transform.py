@@ -23,7 +23,7 @@ from jaxtyping import Float64, Int, Shaped
 from hdmm_bf._checks import fail, finite, fits, numbers
 from hdmm_bf._linalg import solve_sparse_spd
 from hdmm_bf._types import AnyArray, Columns, IndexArray, Number, RealMatrix, SparseMatrix, SquareMatrix
-from hdmm_bf.matrix import Incidence
+from hdmm_bf.matrix import Dense, Incidence, Matrix, Sparse, Stack, Weighted
 from hdmm_bf.policy import BOTTOM, Policy, breadth_first
 from hdmm_bf.workload import Workload
 
@@ -75,6 +75,15 @@ class Grounding:
     def gram(self, gram: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "k k"]:
         """Return D^T V D for a Gram matrix over all cells."""
         return self.columns(self.columns(gram).T)
+
+    def lift(self) -> SparseMatrix:
+        """Return D, n x k, sparse."""
+        k = self.kept.size
+        anchored = np.flatnonzero(self.anchor != BOTTOM)
+        rows = np.concatenate([self.kept, self.anchor[anchored]])
+        columns = np.concatenate([np.arange(k), anchored])
+        signs = np.repeat([1.0, -1.0], [k, anchored.size])
+        return sp.csr_array((signs, (rows, columns)), shape=(self.position.size, k))
 
     def inject(self, matrix: Shaped[np.ndarray, "r k"]) -> Shaped[np.ndarray, "r n"]:
         """Write a matrix over the kept cells as one over all cells, with zero columns for those given up."""
@@ -153,8 +162,8 @@ class Problem:
 
     @cached_property
     def gram(self) -> SquareMatrix:
-        """V = (W D)^T (W D), k x k."""
-        return self.grounding.gram(self.workload.gram)
+        """V = (W D)^T (W D), k x k; each block is grounded before it is weighted, so that no total drowns the rest."""
+        return _grounded_gram(self.workload.matrix, self.grounding)
 
     def W_D(self) -> RealMatrix:
         """Return W D, m x k, written out."""
@@ -180,6 +189,25 @@ class Problem:
         full = np.zeros((self.policy.num_cells, *totals.shape[1:]), dtype=totals.dtype)
         full[self.grounding.given_up] = totals
         return self.workload.matrix.mv(full)
+
+
+def _grounded_gram(matrix: Matrix, grounding: Grounding) -> SquareMatrix:
+    """(M D)^T (M D): from the rows where they are written out, else from the closed-form Gram matrix.
+
+    Rows first: D^T (M^T M) D cancels large entries of M^T M, and would lose a light query beside a heavy public one.
+    """
+    if isinstance(matrix, Stack):
+        first, *rest = (_grounded_gram(block, grounding) for block in matrix.blocks)
+        return sum(rest, start=first)
+    if isinstance(matrix, Weighted) and matrix.weights.size == 1:
+        return float(matrix.weights[0]) ** 2 * _grounded_gram(matrix.inner, grounding)
+    if isinstance(matrix, Dense):
+        W = grounding.columns(matrix.array)
+        return np.asarray(W.T @ W)
+    if isinstance(matrix, Sparse | Weighted):
+        S = matrix.sparse() @ grounding.lift()
+        return np.asarray((S.T @ S).toarray(), dtype=np.float64)
+    return grounding.gram(matrix.gram())
 
 
 def to_edges(problem: Problem, vector: Columns | Sequence[Number]) -> Columns:

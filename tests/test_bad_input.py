@@ -17,7 +17,7 @@ import scipy.sparse as sp
 import hdmm_bf as bf
 from hdmm_bf import policy, transform, workload
 from hdmm_bf._checks import InputError, readable_bytes
-from hdmm_bf.sensitivity import edge_norms, sensitivity
+from hdmm_bf.sensitivities import edge_norms, sensitivity
 
 THREE_PARTS = re.compile(r"[\w.: /-]+\(.+\): .+[.?`)] .+[.?]", re.DOTALL)
 PEOPLE = bf.Domain((2, 3), ("sex", "age"), (("F", "M"), None))
@@ -591,7 +591,7 @@ resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30, 8 * 2**30))
 import numpy as np
 import hdmm_bf as bf
 from hdmm_bf import policy, workload
-from hdmm_bf.sensitivity import sensitivity
+from hdmm_bf.sensitivities import sensitivity
 try:
     {mistake}
 except bf.InputError as error:

@@ -14,7 +14,7 @@ FLOW = [
     ["_linalg"],
     ["matrix", "domain"],
     ["policy", "workload"],
-    ["transform", "sensitivity", "laplacian"],
+    ["transform", "sensitivities", "laplacian"],
     ["error", "bounds"],
     ["strategies"],
     ["certificate"],

@@ -11,7 +11,7 @@ import pytest
 
 from hdmm_bf import policy, workload
 from hdmm_bf.policy import BOTTOM
-from hdmm_bf.sensitivity import sensitivity
+from hdmm_bf.sensitivities import sensitivity
 from hdmm_bf.transform import Problem, ground, to_edges
 from tests import instances, oracles
 

@@ -1,13 +1,11 @@
 """Sensitivity against brute force over all pairs of neighbouring databases."""
 
-import sys
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from hdmm_bf import policy, workload
-from hdmm_bf.sensitivity import edge_norms, sensitivity
+from hdmm_bf.sensitivities import edge_norms, sensitivity
 from hdmm_bf.transform import Problem
 from tests import instances, oracles
 
@@ -45,8 +43,7 @@ def test_implicit_matrices_have_the_sensitivity_of_their_rows(spec):
 
 
 def test_blocks_of_edges_leave_none_out(monkeypatch):
-    module = sys.modules["hdmm_bf.sensitivity"]  # the package's attribute of that name is the function
-    monkeypatch.setattr(module, "_CHUNK_ENTRIES", 10)
+    monkeypatch.setattr("hdmm_bf.sensitivities._CHUNK_ENTRIES", 10)
     p = policy.bounded(7)
     W = np.random.default_rng(0).normal(size=(3, 7))
     expected = [np.abs(W[:, u] - W[:, v]).sum() for u, v in p.edges]
