@@ -28,7 +28,7 @@ def main() -> None:
         path = fit.save(Path(folder) / "ranges.bf")
         _, disagreements = fitting.check(path)
         print(f"\nWrote {path.name} ({', '.join(sorted(f.name for f in path.iterdir()))})")
-        print("Verified: every claim was derived again." if not disagreements else disagreements)
+        print(disagreements or "Verified: every claim was derived again.")
 
 
 if __name__ == "__main__":
