@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hdmm_bf.bounds import Bounds
     from hdmm_bf.certificate import Certificate
     from hdmm_bf.domain import Domain
-    from hdmm_bf.fitting import Fit, bound, fit, load
+    from hdmm_bf.fitting import Fit, bound, compare, fit, load
     from hdmm_bf.policy import Policy
     from hdmm_bf.sensitivities import sensitivity
     from hdmm_bf.transform import Problem
@@ -34,6 +34,7 @@ _NAMES = {
     "Problem": "transform",
     "Workload": "workload",
     "bound": "fitting",
+    "compare": "fitting",
     "fit": "fitting",
     "load": "fitting",
     "sensitivity": "sensitivities",
@@ -51,6 +52,7 @@ __all__ = [
     "__version__",
     "bound",
     "bounds",
+    "compare",
     "domain",
     "fit",
     "load",

@@ -65,22 +65,27 @@ def certify(
     problem: Problem,
     *,
     noise: Noise,
-    integers: Int64[np.ndarray, "r n"],
+    kind: str,
+    integers: Int64[np.ndarray, "r c"],
     bits: int,
     weights: Float64[np.ndarray, " e"],
 ) -> Certificate:
-    """Derive everything about a shipped vertex strategy from its integers.
+    """Derive everything about a shipped strategy from its integers: A over the cells, or S over the edges.
 
     Guarantees:
         `sensitivity_exact` is exact. `unit_error` and the bounds are within rounding, the bounds rounded down.
         Raises if the strategy does not support the workload, or if an input is not finite or of the wrong shape.
     """
-    _check_shapes(problem, integers, bits, weights)
-    exact = exact_sensitivity(integers, problem, noise)
-    A = problem.grounding.columns(np.ldexp(integers.astype(np.float64), -bits))
+    _check_shapes(problem, kind, integers, bits, weights)
+    exact = exact_sensitivity(integers, problem, noise, kind=kind)
+    A = np.ldexp(integers.astype(np.float64), -bits)
     sensitivity = math.ldexp(math.sqrt(exact) if noise == "gaussian" else float(exact), -bits)
     V = problem.gram
-    trace, support = _trace_and_support(V, A)
+    if kind == "vertex":
+        trace, support = _trace_and_support(V, problem.grounding.columns(A))
+    else:
+        P = problem.P.sparse()
+        trace, support = _trace_and_support(np.asarray(P.T @ (P.T @ V).T), A)
     if support > SUPPORT_TOLERANCE:
         advice = "The answers would be biased; fit the strategy again for this workload."
         problem_text = f"a share {support:.2g} of the workload lies outside the strategy's row space"
@@ -113,12 +118,16 @@ def _agree(name: str, claimed: Any, derived: Any) -> bool:
     return math.isclose(claimed, derived, rel_tol=AGREEMENT, abs_tol=room)
 
 
-def exact_sensitivity(integers: Int64[np.ndarray, "r n"], problem: Problem, noise: Noise) -> int:
+def exact_sensitivity(
+    integers: Int64[np.ndarray, "r c"], problem: Problem, noise: Noise, *, kind: str = "vertex"
+) -> int:
     """Return max_e of ||A p_e||_1 (Laplace) or ||A p_e||_2^2 (Gaussian) for an integer matrix, exactly.
+
+    For an edge strategy A p_e is the column of the edge.
 
     Floating point only rules out edges that are certainly smaller than the largest; the rest is integer arithmetic.
     """
-    head, tail = problem.oriented
+    head, tail = problem.oriented if kind == "vertex" else _own_columns(integers.shape[1])
     if head.size == 0 or len(integers) == 0:
         return 0
     A = integers.astype(np.float64)
@@ -134,6 +143,11 @@ def exact_sensitivity(integers: Int64[np.ndarray, "r n"], problem: Problem, nois
         difference = (columns[:, head[e]] - columns[:, tail[e]]).tolist()
         largest = max(largest, sum(map(abs, difference)) if noise == "laplace" else sum(t * t for t in difference))
     return largest
+
+
+def _own_columns(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Heads and tails that pick every column by itself."""
+    return np.arange(count), np.full(count, -1)
 
 
 def _largest(values: RealVector, slack: float) -> np.ndarray:
@@ -206,13 +220,17 @@ def _dual_bound(problem: Problem, V: SquareMatrix, weights: RealVector) -> float
     return float(np.sqrt(np.maximum(values - slack, 0.0)).sum() ** 2)
 
 
-def _check_shapes(problem: Problem, integers: Int64[np.ndarray, "r n"], bits: int, weights: RealVector) -> None:
+def _check_shapes(
+    problem: Problem, kind: str, integers: Int64[np.ndarray, "r c"], bits: int, weights: RealVector
+) -> None:
     cells, edges = problem.policy.num_cells, problem.policy.num_edges
-    if integers.ndim != 2 or integers.shape[1] != cells:
+    if kind not in ("vertex", "edge"):
+        raise fail("certificate", f"kind={kind!r}", "must be 'vertex' or 'edge'", "Fit again.")
+    columns, what = (cells, "cell") if kind == "vertex" else (edges, "edge")
+    if integers.ndim != 2 or integers.shape[1] != columns:
         shape = " x ".join(map(str, integers.shape))
-        raise fail(
-            "certificate", f"strategy {shape}", f"the policy has {cells} cells", "Give one column for each cell."
-        )
+        advice = f"Give one column for each {what}."
+        raise fail("certificate", f"strategy {shape}", f"the policy has {columns} {what}s", advice)
     if np.any(np.abs(integers) >= 2**52) or not 0 <= bits <= 1000:
         raise fail("certificate", f"bits={bits}", "the integers or their grid are out of range", "Fit again.")
     if weights.shape != (edges,):

@@ -22,7 +22,7 @@ def made():
 
 def derive(made, **changes):
     given = {"integers": made.strategy.integers, "bits": made.strategy.bits, "weights": made.weights, **changes}
-    return certify(made.problem, noise="gaussian", **given)
+    return certify(made.problem, noise="gaussian", kind="vertex", **given)
 
 
 def exact_by_definition(integers, p, noise):

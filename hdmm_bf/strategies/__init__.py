@@ -4,7 +4,7 @@ One loop (`solver`), one family a file, and the strategy as it ships.
 """
 
 from hdmm_bf.strategies.solver import Callback, Outcome, Progress, Status, TracePoint, search
-from hdmm_bf.strategies.strategy import Strategy, from_gram, nothing
+from hdmm_bf.strategies.strategy import Strategy, from_draft, from_gram, nothing
 
 __all__ = [
     "Callback",
@@ -13,6 +13,7 @@ __all__ = [
     "Status",
     "Strategy",
     "TracePoint",
+    "from_draft",
     "from_gram",
     "nothing",
     "search",

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, final
+from typing import final
 
 import numpy as np
 from jaxtyping import Int64
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import RealMatrix, SquareMatrix
+from hdmm_bf.error import Draft, Kind
 from hdmm_bf.laplacian import edge_forms
 from hdmm_bf.transform import Problem
-
-Kind: TypeAlias = Literal["vertex", "edge"]
 
 MIN_BITS, MAX_BITS = 16, 44
 _MANTISSA = 52
@@ -27,6 +26,9 @@ _MANTISSA = 52
 _GRID_SHARE = 0.02
 _COMPLETION_SHARE = 0.02
 """Shares of the wanted gap that rounding to the grid, and making a strategy answer everything, may cost."""
+
+_GRID_GAP = 5e-5
+"""Gap for which the grid of strategies without a proven gap is chosen."""
 
 _LARGEST_BASIS = 2048
 """Cells up to which an integer basis is looked for; the elimination is column by column."""
@@ -94,6 +96,25 @@ def from_gram(problem: Problem, X: SquareMatrix, *, gap: float, family: str) -> 
     integers = np.rint(np.ldexp(factor, bits)).astype(np.int64)
     rows = integers if pattern is None else integers @ pattern
     return Strategy("vertex", problem.grounding.inject(rows), bits, family)
+
+
+def from_draft(problem: Problem, found: Draft) -> Strategy:
+    """Put a strategy of full column rank on a grid fine enough that its error changes by less than a millionth.
+
+    Guarantees:
+        The strategy has full column rank, so it answers every query. On forests, where P^-1 is an integer matrix, edge
+        strategies become vertex strategies exactly.
+    """
+    bits = _grid_bits(found.matrix, _GRID_GAP)
+    integers = np.rint(np.ldexp(found.matrix, bits)).astype(np.int64)
+    if found.kind == "edge" and not problem.policy.is_forest:
+        return Strategy("edge", integers, bits, found.origin)
+    if found.kind == "edge":
+        P = problem.P.dense()
+        inverse = np.rint(np.linalg.inv(P)).astype(np.int64)
+        assert np.array_equal(P.astype(np.int64) @ inverse, np.eye(len(P))), "P of a forest is unimodular"
+        integers = integers @ inverse
+    return Strategy("vertex", problem.grounding.inject(integers), bits, found.origin)
 
 
 def _grid_bits(factor: RealMatrix, gap: float) -> int:

@@ -1,4 +1,4 @@
-"""`fit`: from a workload and a policy to a certified strategy; `bound`; `load`; the `Fit` that users hold.
+"""The `Fit` that users hold: a strategy, its certificate, and what follows from them before anything is spent.
 
 Every number of a `Fit` is its certificate's: derived from the shipped integers, not taken from the search.
 """
@@ -6,9 +6,8 @@ Every number of a `Fit` is its certificate's: derived from the shipped integers,
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
@@ -18,21 +17,15 @@ import scipy.linalg
 
 from hdmm_bf import __version__, bundle
 from hdmm_bf import policy as policies
-from hdmm_bf import workload as workloads
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import Noise, RealMatrix, RealVector
-from hdmm_bf.bounds import Bounds, is_public, svd_bound, uniform
-from hdmm_bf.certificate import Certificate, certify, disagreements
+from hdmm_bf.bounds import Bounds
+from hdmm_bf.certificate import Certificate
+from hdmm_bf.error import edge_columns
 from hdmm_bf.mechanisms.privacy import noise_variance
-from hdmm_bf.policy import Policy
-from hdmm_bf.strategies import Callback, Status, Strategy, TracePoint, from_gram, gaussian, nothing, search
+from hdmm_bf.strategies import Status, Strategy, TracePoint
 from hdmm_bf.strategies.solver import SENTENCES
 from hdmm_bf.transform import Problem
-from hdmm_bf.workload import Workload
-
-DEFAULT_GAP = 1e-3
-_SEARCH_SHARE = 0.9
-"""The search stops at this share of the wanted gap; the rest is for the grid."""
 
 _ROW_BLOCK = 1024
 
@@ -52,6 +45,7 @@ class Fit:
         status: how the search ended.
         seconds: how long it took, certificate included.
         trace: error and bound after every step.
+        reached: unit error that every mechanism and family of the portfolio reached.
     """
 
     problem: Problem
@@ -63,6 +57,7 @@ class Fit:
     status: Status
     seconds: float
     trace: tuple[TracePoint, ...] = ()
+    reached: Mapping[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         name = f"{self.problem.workload.spec} under {self.problem.policy.spec}"
@@ -143,12 +138,16 @@ class Fit:
         m = self.problem.workload.num_queries
         picks = np.zeros((m, queries.size))
         picks[queries, np.arange(queries.size)] = 1.0
-        rows = self.problem.workload.matrix.rmv(picks).T
-        return np.asarray(self.problem.grounding.columns(rows) @ self._pseudo_inverse)
+        rows = self.problem.grounding.columns(self.problem.workload.matrix.rmv(picks).T)
+        if self.strategy.kind == "edge":
+            rows = edge_columns(self.problem, rows)
+        return np.asarray(rows @ self._pseudo_inverse)
 
     @cached_property
     def _pseudo_inverse(self) -> RealMatrix:
-        A = self.problem.grounding.columns(self.strategy.matrix())
+        A = self.strategy.matrix()
+        if self.strategy.kind == "vertex":
+            A = self.problem.grounding.columns(A)
         return np.asarray(scipy.linalg.pinv(A)) if A.size else np.zeros(A.shape[::-1])
 
     def summary(self) -> dict[str, Any]:
@@ -184,6 +183,7 @@ class Fit:
             "versions": {"hdmm_bf": __version__, "numpy": np.__version__},
             **{key: value for key, value in summary.items() if key not in ("workload", "policy")},
             "requested_gap": self.requested_gap,
+            "reached": dict(self.reached),
         }
         return bundle.write(
             path,
@@ -193,157 +193,6 @@ class Fit:
             certificate=self.certificate.as_dict(),
             manifest=manifest,
         )
-
-
-def fit(
-    workload: Any,
-    policy: Any,
-    *,
-    noise: Noise = "gaussian",
-    gap: float = DEFAULT_GAP,
-    max_seconds: float = math.inf,
-    seed: int = 0,
-    start: Fit | RealVector | None = None,
-    callback: Callback | None = None,
-) -> Fit:
-    """Find the strategy of least expected error for a workload under a policy, and certify it.
-
-    Args:
-        workload: a Workload, a spec string or path, a NumPy or scipy.sparse matrix.
-        policy: a Policy, a spec string or path, a networkx graph.
-        noise: "gaussian".
-        gap: stop when the error is proven to be within this share of the best possible.
-        max_seconds: time limit of the search; the best strategy by then is returned.
-        seed: for families that draw random numbers.
-        start: an earlier fit, or its edge weights, for the same policy, to start from.
-        callback: called with the error and bound after every step.
-
-    Guarantees:
-        Without a time limit, the same inputs and seed give the same strategy on the same machine, bit by bit.
-    """
-    started = time.perf_counter()
-    problem = as_problem(workload, policy)
-    if noise != "gaussian":
-        raise fail("fit", f"noise={noise!r}", "is not available", "Use noise='gaussian'.")
-    if not 0 < gap < math.inf or math.isnan(max_seconds) or max_seconds <= 0:
-        shown = f"gap={gap}, max_seconds={max_seconds}"
-        raise fail("fit", shown, "both must be positive numbers", "Use for example gap=1e-3, max_seconds=60.")
-    if is_public(problem):
-        strategy, weights = nothing(problem), uniform(problem.policy.num_edges)
-        certificate = certify(problem, noise=noise, integers=strategy.integers, bits=strategy.bits, weights=weights)
-        return Fit(problem, strategy, certificate, weights, gap, seed, "exact", time.perf_counter() - started)
-    aim = _SEARCH_SHARE * gap
-    found = search(
-        gaussian.steps(problem, gap=aim, start=_start_weights(problem, start)),
-        gap=aim,
-        max_seconds=max_seconds,
-        callback=callback,
-    )
-    strategy = from_gram(problem, found.best, gap=gap, family="gaussian")
-    certificate = certify(problem, noise=noise, integers=strategy.integers, bits=strategy.bits, weights=found.proof)
-    seconds = time.perf_counter() - started
-    return Fit(problem, strategy, certificate, found.proof, gap, seed, found.status, seconds, found.trace)
-
-
-def bound(
-    workload: Any,
-    policy: Any,
-    *,
-    gap: float = DEFAULT_GAP,
-    max_seconds: float = math.inf,
-    callback: Callback | None = None,
-) -> Bounds:
-    """Return the SVD bound and the best proven bound on the unit error of any strategy, tight to `gap`."""
-    problem = as_problem(workload, policy)
-    if is_public(problem):
-        return Bounds(0.0, 0.0, uniform(problem.policy.num_edges), 0.0)
-    found = search(gaussian.steps(problem, gap=gap), gap=gap, max_seconds=max_seconds, callback=callback)
-    svd = svd_bound(problem)
-    return Bounds(svd, max(svd, found.bound), found.proof, found.error / found.bound - 1)
-
-
-def load(path: str | Path) -> Fit:
-    """Read a bundle and certify it anew; refused if anything in it disagrees with what is derived."""
-    loaded, found = check(path)
-    if found:
-        raise bundle.BundleError(f"bundle.load({str(path)!r}): {found[0]}. Fit the strategy again.")
-    return loaded
-
-
-def check(path: str | Path) -> tuple[Fit, list[str]]:
-    """Read a bundle, derive everything again from its files, and list what disagrees with its claims."""
-    started = time.perf_counter()
-    held = bundle.read(path)
-    strategy = held.strategy
-    derived = certify(
-        held.problem,
-        noise=held.manifest["noise"],
-        integers=strategy.integers,
-        bits=strategy.bits,
-        weights=held.weights,
-    )
-    found = disagreements(held.certificate, derived)
-    manifest, seconds = held.manifest, time.perf_counter() - started
-    made = Fit(
-        held.problem,
-        strategy,
-        derived,
-        held.weights,
-        float(manifest["requested_gap"]),
-        int(manifest["seed"]),
-        manifest["status"],
-        seconds,
-    )
-    fresh = made.summary()
-    claims = {key: manifest.get(key) for key in fresh if key not in ("workload", "policy", "seconds")}
-    found += [
-        f"manifest.json claims {key} = {claims[key]}, derived {fresh[key]}"
-        for key in claims
-        if not _same(claims[key], fresh[key])
-    ]
-    return made, found
-
-
-def _same(claimed: Any, derived: Any) -> bool:
-    if isinstance(derived, float) and isinstance(claimed, int | float):
-        return math.isclose(claimed, derived, rel_tol=1e-9, abs_tol=1e-9)
-    return bool(claimed == derived)
-
-
-def as_problem(workload: Any, policy: Any) -> Problem:
-    """Accept workloads and policies in every form users hold them."""
-    return Problem(as_workload(workload), as_policy(policy))
-
-
-def as_workload(value: Any) -> Workload:
-    """Accept a Workload, a spec string or path, or any matrix."""
-    if isinstance(value, Workload):
-        return value
-    return workloads.parse(str(value)) if isinstance(value, str | Path) else workloads.from_matrix(value)
-
-
-def as_policy(value: Any) -> Policy:
-    """Accept a Policy, a spec string or path, or a networkx graph."""
-    if isinstance(value, Policy):
-        return value
-    if isinstance(value, str | Path):
-        return policies.parse(str(value))
-    if hasattr(value, "nodes") and hasattr(value, "edges"):
-        return policies.from_networkx(value)
-    advice = "Pass a Policy, a spec string, a path or a networkx graph."
-    raise fail("fit", f"policy of type {type(value).__name__}", "is not a policy", advice)
-
-
-def _start_weights(problem: Problem, start: Fit | RealVector | None) -> RealVector | None:
-    if start is None:
-        return None
-    weights = start.weights if isinstance(start, Fit) else np.asarray(start, dtype=np.float64)
-    edges = problem.policy.num_edges
-    if weights.shape != (edges,) or not np.all(np.isfinite(weights)) or weights.min() < 0 or not weights.sum() > 0:
-        advice = "Start from a fit of the same policy."
-        shown = f"start with {weights.size} weights"
-        raise fail("fit", shown, f"must be {edges} weights, none negative, not all zero", advice)
-    return weights
 
 
 def _blocks(chosen: np.ndarray) -> list[np.ndarray]:

@@ -1,0 +1,224 @@
+"""`fit`, `bound` and `compare`: from a workload and a policy to certified numbers."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hdmm_bf._checks import fail
+from hdmm_bf._linalg import threads_for
+from hdmm_bf._types import Noise, RealVector
+from hdmm_bf.bounds import Bounds, is_public, svd_bound, uniform
+from hdmm_bf.certificate import certify
+from hdmm_bf.fitting.inputs import as_problem
+from hdmm_bf.fitting.record import Fit
+from hdmm_bf.strategies import (
+    Callback,
+    Status,
+    Strategy,
+    TracePoint,
+    from_draft,
+    from_gram,
+    gaussian,
+    nothing,
+    portfolio,
+    search,
+)
+from hdmm_bf.transform import Problem
+
+DEFAULT_GAP = 1e-3
+_SEARCH_SHARE = 0.95
+"""The search stops at this share of the wanted gap; the rest is for the grid."""
+
+_BOUND_GAP = 1e-4
+"""To this gap the lower bound beside a Laplace search is tight (for Gaussian strategies)."""
+
+
+class _Found(NamedTuple):
+    strategy: Strategy
+    weights: RealVector
+    status: Status
+    trace: tuple[TracePoint, ...]
+    reached: dict[str, float]
+
+
+def fit(
+    workload: Any,
+    policy: Any,
+    *,
+    noise: Noise = "gaussian",
+    gap: float = DEFAULT_GAP,
+    max_seconds: float | None = None,
+    max_steps: int | None = None,
+    family: str | None = None,
+    seed: int = 0,
+    start: Fit | RealVector | None = None,
+    callback: Callback | None = None,
+) -> Fit:
+    """Find the strategy of least expected error for a workload under a policy, and certify it.
+
+    Args:
+        workload: a Workload, a spec string or path, a NumPy or scipy.sparse matrix.
+        policy: a Policy, a spec string or path, a networkx graph.
+        noise: "gaussian", where the best possible is reached with a proof, or "laplace", for pure epsilon.
+        gap: stop when the error is proven to be within this share of the best possible.
+        max_seconds: time limit of the search; the best strategy by then is returned. By default none for Gaussian
+            noise, and `default_seconds` for Laplace noise.
+        max_steps: limit on the steps of the search, which gives the same result on every run.
+        family: for Laplace noise, search this family alone (the floors are kept): p-identity, cell-budgets, vertex,
+            dictionary.
+        seed: for families that draw random numbers.
+        start: for Gaussian noise, an earlier fit, or its edge weights, for the same policy, to start from.
+        callback: called with the error and bound after every step.
+
+    Guarantees:
+        Without a time limit, the same inputs and seed give the same strategy on the same machine, bit by bit.
+        Laplace fits are never worse than any of the paper's and the classical mechanisms in `reached`.
+    """
+    started = time.perf_counter()
+    problem = as_problem(workload, policy)
+    _check(noise, gap, max_seconds, family)
+    with threads_for(problem.policy.num_cells):
+        if is_public(problem):
+            found = _Found(nothing(problem), uniform(problem.policy.num_edges), "exact", (), {})
+        elif noise == "gaussian":
+            found = _gaussian(problem, gap, max_seconds, max_steps, start, callback)
+        else:
+            found = _laplace(problem, gap, max_seconds, max_steps, family, seed, callback)
+        made = found.strategy
+        certificate = certify(
+            problem, noise=noise, kind=made.kind, integers=made.integers, bits=made.bits, weights=found.weights
+        )
+    seconds = time.perf_counter() - started
+    return Fit(problem, made, certificate, found.weights, gap, seed, found.status, seconds, found.trace, found.reached)
+
+
+def _gaussian(
+    problem: Problem,
+    gap: float,
+    max_seconds: float | None,
+    max_steps: int | None,
+    start: Fit | RealVector | None,
+    callback: Callback | None,
+) -> _Found:
+    aim = _SEARCH_SHARE * gap
+    found = search(
+        gaussian.steps(problem, gap=aim, start=_start_weights(problem, start)),
+        gap=aim,
+        max_seconds=math.inf if max_seconds is None else max_seconds,
+        max_iterations=max_steps,
+        callback=callback,
+    )
+    strategy = from_gram(problem, found.best, gap=gap, family="gaussian")
+    return _Found(strategy, found.proof, found.status, found.trace, {})
+
+
+def _laplace(
+    problem: Problem,
+    gap: float,
+    max_seconds: float | None,
+    max_steps: int | None,
+    family: str | None,
+    seed: int,
+    callback: Callback | None,
+) -> _Found:
+    limit = default_seconds(problem) if max_seconds is None and max_steps is None else max_seconds
+    lower = search(gaussian.steps(problem, gap=_BOUND_GAP), gap=_BOUND_GAP, max_seconds=(limit or math.inf) / 4)
+    table = portfolio.Table()
+    found = search(
+        portfolio.steps(problem, bound=lower.bound, weights=lower.proof, seed=seed, table=table, family=family),
+        gap=gap,
+        max_seconds=math.inf if limit is None else limit,
+        max_iterations=max_steps,
+        callback=callback,
+    )
+    return _Found(from_draft(problem, found.best), found.proof, found.status, found.trace, table.errors)
+
+
+def default_seconds(problem: Problem) -> float:
+    """Return the default time limit of a Laplace search: 75 s at 64 cells, growing a little faster than the cells."""
+    return min(600.0, 75.0 * float(max(problem.grounding.kept.size, 4) / 64) ** 1.25)
+
+
+def bound(
+    workload: Any,
+    policy: Any,
+    *,
+    gap: float = DEFAULT_GAP,
+    max_seconds: float | None = None,
+    callback: Callback | None = None,
+) -> Bounds:
+    """Return the SVD bound and the best proven bound on the unit error of any strategy, tight to `gap`."""
+    problem = as_problem(workload, policy)
+    _check("gaussian", gap, max_seconds, None)
+    if is_public(problem):
+        return Bounds(0.0, 0.0, uniform(problem.policy.num_edges), 0.0)
+    limit = math.inf if max_seconds is None else max_seconds
+    with threads_for(problem.policy.num_cells):
+        found = search(gaussian.steps(problem, gap=gap), gap=gap, max_seconds=limit, callback=callback)
+        svd = svd_bound(problem)
+    return Bounds(svd, max(svd, found.bound), found.proof, float(found.error / found.bound - 1))
+
+
+class Row(NamedTuple):
+    """One mechanism of a comparison."""
+
+    name: str
+    unit_error: float
+    ratio_to_lower: float
+    kind: str
+
+
+def compare(
+    workload: Any,
+    policy: Any,
+    *,
+    noise: Noise,
+    max_seconds: float | None = None,
+    max_steps: int | None = None,
+    seed: int = 0,
+    callback: Callback | None = None,
+) -> tuple[list[Row], Fit]:
+    """Return the paper's, the classical and our mechanisms, best first, and our fit with its bounds."""
+    made = fit(
+        workload, policy, noise=noise, max_seconds=max_seconds, max_steps=max_steps, seed=seed, callback=callback
+    )
+    table, problem = portfolio.Table(), made.problem
+    if made.status != "exact":
+        for _ in portfolio.floors(problem, table, "L1" if noise == "laplace" else "L2"):
+            pass
+    for name, error in made.reached.items():
+        if name not in table.errors:
+            table.note(name, error, "ours")
+    table.note(made.strategy.family, made.unit_error, "ours")
+    lower = made.bounds.lower
+    rows = [
+        Row(name, error, error / lower if lower > 0 else 1.0, table.kinds[name]) for name, error in table.errors.items()
+    ]
+    return sorted(rows, key=lambda row: row.unit_error), made
+
+
+def _check(noise: str, gap: float, max_seconds: float | None, family: str | None) -> None:
+    if noise not in ("gaussian", "laplace"):
+        raise fail("fit", f"noise={noise!r}", "is not a noise", "Use 'gaussian' or 'laplace'.")
+    if not 0 < gap < math.inf or (max_seconds is not None and not max_seconds > 0):
+        shown = f"gap={gap}, max_seconds={max_seconds}"
+        raise fail("fit", shown, "both must be positive numbers", "Use for example gap=1e-3, max_seconds=60.")
+    if noise == "gaussian" and family not in (None, "gaussian"):
+        advice = "Leave the family out: the Gaussian search is optimal."
+        raise fail("fit", f"family={family!r}", "is for Laplace noise", advice)
+
+
+def _start_weights(problem: Problem, start: Fit | RealVector | None) -> RealVector | None:
+    if start is None:
+        return None
+    weights = start.weights if isinstance(start, Fit) else np.asarray(start, dtype=np.float64)
+    edges = problem.policy.num_edges
+    if weights.shape != (edges,) or not np.all(np.isfinite(weights)) or weights.min() < 0 or not weights.sum() > 0:
+        advice = "Start from a fit of the same policy."
+        shown = f"start with {weights.size} weights"
+        raise fail("fit", shown, f"must be {edges} weights, none negative, not all zero", advice)
+    return weights

@@ -1,0 +1,130 @@
+"""The portfolio for Laplace noise: the paper's and the classical mechanisms first, then every family that applies.
+
+The floors are kept as candidates, so the result is never worse than any of them. Families take turns in an order
+that depends on their results alone, not on the clock: a limit on time cuts the sequence short, it does not change it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import final
+
+from hdmm_bf._checks import fail, nearest
+from hdmm_bf._types import Norm, RealVector
+from hdmm_bf.error import Draft
+from hdmm_bf.strategies import budget, classical, dictionary, p_identity, paper, vertex
+from hdmm_bf.strategies.solver import Progress
+from hdmm_bf.transform import Problem
+
+FAMILIES = {
+    "p-identity": p_identity.steps,
+    "cell-budgets": budget.steps,
+    "vertex": vertex.steps,
+    "dictionary": dictionary.steps,
+}
+_LOOK = {"p-identity": 16, "cell-budgets": 20, "vertex": 11, "dictionary": 3}
+"""Steps of every family before the leader gets more than the others."""
+
+_LEADER_TURNS = 6
+"""Steps of the leader for one of each other family."""
+
+_STALE = {"p-identity": 150, "cell-budgets": 60, "vertex": 25, "dictionary": 1}
+"""Steps without gain after which a family is not asked again."""
+
+_GAIN = 1e-6
+
+
+@final
+@dataclass
+class Table:
+    """What every mechanism and family reached: name to least unit error."""
+
+    errors: dict[str, float] = field(default_factory=dict)
+    kinds: dict[str, str] = field(default_factory=dict)
+
+    def note(self, name: str, error: float, kind: str) -> None:
+        """Remember an error if it is the least under that name."""
+        if error < self.errors.get(name, math.inf):
+            self.errors[name], self.kinds[name] = error, kind
+
+
+def floors(problem: Problem, table: Table, norm: Norm) -> Iterator[Draft]:
+    """Yield the paper's and the classical mechanisms, entering each in the table."""
+    for kind, module in (("paper", paper), ("classical", classical)):
+        for found in module.floors(problem, norm):
+            if found.error < math.inf:
+                table.note(found.origin, found.error, kind)
+                yield found
+
+
+def applicable(problem: Problem, family: str | None) -> list[str]:
+    """Return the families that apply to a problem, or the one asked for."""
+    edges, k = problem.policy.num_edges, problem.grounding.kept.size
+    if family is not None:
+        if family not in FAMILIES:
+            raise fail("fit", f"family={family!r}", "is not a family for Laplace noise", nearest(family, FAMILIES))
+        return [family]
+    if problem.policy.is_forest:
+        return ["p-identity"]  # P is square: edge strategies are all there is
+    chosen = ["cell-budgets"]
+    if edges <= p_identity.LARGEST_EDGES:
+        chosen.insert(0, "p-identity")
+    if 1.3 * k * k * edges <= vertex.LARGEST_PRODUCT:
+        chosen.append("vertex")
+    if edges <= dictionary.LARGEST_EDGES:
+        chosen.append("dictionary")
+    return chosen
+
+
+def steps(
+    problem: Problem, *, bound: float, weights: RealVector, seed: int, table: Table, family: str | None = None
+) -> Iterator[Progress[Draft, RealVector]]:
+    """Yield the best strategy so far after every floor and every step of every family.
+
+    Guarantees:
+        No floor has a smaller error than the last candidate yielded.
+    """
+    best: Draft | None = None
+
+    def offer(found: Draft) -> Progress[Draft, RealVector]:
+        nonlocal best
+        best = found if best is None or found.error < best.error else best
+        return Progress(best.error, bound, best, weights)
+
+    for found in floors(problem, table, "L1"):
+        yield offer(found)
+    found_next: Draft | None
+    running = {name: FAMILIES[name](problem, seed=seed + i) for i, name in enumerate(applicable(problem, family))}
+    reached = dict.fromkeys(running, math.inf)
+    idle = dict.fromkeys(running, 0)
+    for name in _turns(running, reached, idle):
+        found_next = next(running[name], None)
+        if found_next is None:
+            del running[name]
+            continue
+        idle[name] = 0 if found_next.error < reached[name] * (1 - _GAIN) else idle[name] + 1
+        reached[name] = min(reached[name], found_next.error)
+        table.note(found_next.origin, found_next.error, "ours")
+        if idle[name] >= _STALE[name]:
+            del running[name]
+        yield offer(found_next)
+
+
+def _turns(running: dict[str, Iterator[Draft]], reached: dict[str, float], idle: dict[str, int]) -> Iterator[str]:
+    """First a look at every family; then mostly the leader, as long as it gains, with one turn of the others."""
+    for name in list(running):
+        for _ in range(_LOOK[name]):
+            if name in running:
+                yield name
+    while running:
+        leader = min(running, key=lambda name: (reached[name], name))
+        for _ in range(_LEADER_TURNS):
+            if leader in running:
+                yield leader
+        for name in list(running):
+            if name != leader and reached[name] < 1.1 * reached[leader]:
+                yield name
+            elif name != leader:
+                del running[name]  # more than a tenth behind after its look: its turns are better spent elsewhere
