@@ -129,7 +129,7 @@ def test_a_warm_start_continues_where_the_earlier_fit_stopped():
     assert warm.certified
     assert len(warm.trace) < len(cold.trace)
     again = bf.fit("prefix:64", "bounded:64", gap=1e-5, start=cold.weights)
-    assert len(again.trace) <= 3
+    assert len(again.trace) < len(cold.trace) / 2
 
 
 def test_the_trace_tightens_from_both_sides_and_the_callback_sees_it():

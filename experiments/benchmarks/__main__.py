@@ -8,7 +8,7 @@ import platform
 import sys
 from pathlib import Path
 
-NAMES = ("foundation", "gaussian", "large", "peers")
+NAMES = ("foundation", "gaussian", "large", "peers", "laplace")
 
 
 def main(names: list[str]) -> int:

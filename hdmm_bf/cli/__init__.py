@@ -12,7 +12,7 @@ import click
 
 from hdmm_bf import __version__
 from hdmm_bf.cli.explain import explain
-from hdmm_bf.cli.fit import bound, fit
+from hdmm_bf.cli.fit import bound, compare, fit
 from hdmm_bf.cli.share import export, verify
 
 
@@ -36,7 +36,7 @@ def app(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (explain, bound, fit, verify, export):
+for command in (explain, bound, fit, compare, verify, export):
     app.add_command(command)
 
 

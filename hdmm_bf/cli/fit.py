@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import click
@@ -10,9 +9,16 @@ import click
 from hdmm_bf.cli.show import as_json, count, emit, facts, number, percent, policy_option, progress, workload_option
 
 _GAP = click.option("--gap", default=1e-3, show_default=True, help="Stop when proven this close to the best possible.")
-_SECONDS = click.option(
-    "--max-seconds", type=float, default=math.inf, help="Stop after this time with the best so far."
+_SECONDS = click.option("--max-seconds", type=float, metavar="T", help="Stop after this time with the best so far.")
+_NOISE = click.option(
+    "--noise",
+    type=click.Choice(["gaussian", "laplace"]),
+    default="gaussian",
+    show_default=True,
+    help="Gaussian: (epsilon, delta), optimal with proof. Laplace: pure epsilon.",
 )
+_SEED = click.option("--seed", default=0, show_default=True, help="For families that draw random numbers.")
+_STEPS = click.option("--max-steps", type=int, metavar="K", help="Stop after K steps: the same result on every run.")
 
 
 @click.command(epilog="Example: hdmm-bf bound --workload all-range:64 --policy threshold:64:4")
@@ -21,7 +27,7 @@ _SECONDS = click.option(
 @_GAP
 @_SECONDS
 @as_json
-def bound(workload: str, policy: str, gap: float, max_seconds: float, as_json: bool) -> None:
+def bound(workload: str, policy: str, gap: float, max_seconds: float | None, as_json: bool) -> None:
     """Prove how small the error of any strategy can be.
 
     Prints the paper's SVD bound and the tight bound, both for sensitivity 1 and without the privacy parameters.
@@ -51,13 +57,18 @@ def bound(workload: str, policy: str, gap: float, max_seconds: float, as_json: b
     click.echo(facts(rows))
 
 
-@click.command(epilog="Example: hdmm-bf fit --workload all-range:64 --policy threshold:64:4 --out ranges.bf")
+@click.command(
+    short_help="Search, certify and write a strategy.",
+    epilog="Example: hdmm-bf fit --workload all-range:64 --policy threshold:64:4 --out ranges.bf",
+)
 @workload_option()
 @policy_option()
-@click.option("--noise", type=click.Choice(["gaussian"]), default="gaussian", show_default=True)
+@_NOISE
 @click.option("--out", "-o", metavar="B", help="Write the bundle B, a folder such as ranges.bf.")
-@click.option("--seed", default=0, show_default=True, help="For families that draw random numbers.")
+@click.option("--family", metavar="F", help="Laplace: p-identity, cell-budgets, vertex or dictionary alone.")
+@_SEED
 @_SECONDS
+@_STEPS
 @_GAP
 @as_json
 def fit(
@@ -65,8 +76,10 @@ def fit(
     policy: str,
     noise: str,
     out: str | None,
+    family: str | None,
     seed: int,
-    max_seconds: float,
+    max_seconds: float | None,
+    max_steps: int | None,
     gap: float,
     as_json: bool,
 ) -> None:
@@ -83,6 +96,8 @@ def fit(
             noise=noise,  # type: ignore[arg-type]
             gap=gap,
             max_seconds=max_seconds,
+            max_steps=max_steps,
+            family=family,
             seed=seed,
             callback=show,
         )
@@ -96,14 +111,62 @@ def fit(
         click.echo(f"Wrote {out}; check it with: hdmm-bf verify {out}")
 
 
+@click.command(epilog="Example: hdmm-bf compare --workload all-range:64 --policy threshold:64:4 --noise laplace")
+@workload_option()
+@policy_option()
+@_NOISE
+@_SEED
+@_SECONDS
+@_STEPS
+@as_json
+def compare(
+    workload: str,
+    policy: str,
+    noise: str,
+    seed: int,
+    max_seconds: float | None,
+    max_steps: int | None,
+    as_json: bool,
+) -> None:
+    """Set the paper's and the classical mechanisms beside ours and the bounds."""
+    from hdmm_bf import fitting
+
+    with progress("compare") as show:
+        rows, made = fitting.compare(
+            workload,
+            policy,
+            noise=noise,  # type: ignore[arg-type]
+            max_seconds=max_seconds,
+            max_steps=max_steps,
+            seed=seed,
+            callback=show,
+        )
+    if as_json:
+        records = [row._asdict() for row in rows]
+        emit({"rows": records, "svd_bound": made.bounds.svd, "lower_bound": made.bounds.lower})
+        return
+    spec = made.problem
+    click.echo(f"{spec.workload.spec} under {spec.policy.spec}, {noise} noise")
+    width = max(len(row.name) for row in rows)
+    click.echo(f"  {'mechanism':<{width}}  {'unit error':>12}  {'ratio':>8}  kind")
+    for row in rows:
+        click.echo(f"  {row.name:<{width}}  {row.unit_error:>12.6g}  {row.ratio_to_lower:>8.4f}  {row.kind}")
+    click.echo(f"  {'proven lower bound':<{width}}  {made.bounds.lower:>12.6g}  {1:>8.4f}  bound")
+    ratio = made.bounds.svd / made.bounds.lower if made.bounds.lower > 0 else 1.0
+    click.echo(f"  {'SVD bound':<{width}}  {made.bounds.svd:>12.6g}  {ratio:>8.4f}  bound")
+
+
 def describe(made: Any) -> str:
     """Say what a fit reached, for people."""
     record = made.summary()
     head = f"{record['workload']} under {record['policy']}, {record['noise']} noise"
-    proven = f"proven within {percent(record['gap'])} of the best possible"
+    if record["noise"] == "gaussian":
+        proven = f"proven within {percent(record['gap'])} of the best possible"
+    else:
+        proven = f"{record['ratio_to_lower']:.4f} times the proven bound, by {record['family']}"
     rows = [
         ("unit error", f"{number(record['unit_error'])}   {proven}"),
-        ("tight bound", number(record["lower_bound"])),
+        ("lower bound", number(record["lower_bound"])),
         ("SVD bound", number(record["svd_bound"])),
         ("strategy", f"{count(record['num_rows'], 'row')}, sensitivity {number(record['sensitivity'])}"),
         ("public", "; ".join(record["discloses"]) or "nothing"),

@@ -10,7 +10,7 @@ from hdmm_bf.cli.fit import describe
 from hdmm_bf.cli.show import as_json, emit
 
 
-@click.command(epilog="Example: hdmm-bf verify ranges.bf")
+@click.command(short_help="Derive every claim of a bundle again.", epilog="Example: hdmm-bf verify ranges.bf")
 @click.argument("bundle")
 @as_json
 @click.pass_context
@@ -38,7 +38,10 @@ def verify(context: click.Context, bundle: str, as_json: bool) -> int:
     return 1 if found else 0
 
 
-@click.command(epilog="Example: hdmm-bf export ranges.bf --format csv --out strategy.csv")
+@click.command(
+    short_help="Write the strategy for other software.",
+    epilog="Example: hdmm-bf export ranges.bf --format csv --out strategy.csv",
+)
 @click.argument("bundle")
 @click.option("--format", "kind", type=click.Choice(["npz", "csv", "mtx", "parquet", "json"]), required=True)
 @click.option("--out", "-o", required=True, metavar="FILE", help="The file to write.")

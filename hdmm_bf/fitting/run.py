@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hdmm_bf._checks import fail
+from hdmm_bf._checks import fail, nearest
 from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import Noise, RealVector
 from hdmm_bf.bounds import Bounds, is_public, svd_bound, uniform
@@ -140,7 +140,8 @@ def _laplace(
 
 def default_seconds(problem: Problem) -> float:
     """Return the default time limit of a Laplace search: 75 s at 64 cells, growing a little faster than the cells."""
-    return min(600.0, 75.0 * float(max(problem.grounding.kept.size, 4) / 64) ** 1.25)
+    cells = float(max(problem.grounding.kept.size, 4))
+    return min(600.0, 75.0 * math.pow(cells / 64, 1.25))
 
 
 def bound(
@@ -190,10 +191,9 @@ def compare(
     if made.status != "exact":
         for _ in portfolio.floors(problem, table, "L1" if noise == "laplace" else "L2"):
             pass
-    for name, error in made.reached.items():
+    for name, error in {**made.reached, made.strategy.family: made.unit_error}.items():
         if name not in table.errors:
             table.note(name, error, "ours")
-    table.note(made.strategy.family, made.unit_error, "ours")
     lower = made.bounds.lower
     rows = [
         Row(name, error, error / lower if lower > 0 else 1.0, table.kinds[name]) for name, error in table.errors.items()
@@ -210,6 +210,9 @@ def _check(noise: str, gap: float, max_seconds: float | None, family: str | None
     if noise == "gaussian" and family not in (None, "gaussian"):
         advice = "Leave the family out: the Gaussian search is optimal."
         raise fail("fit", f"family={family!r}", "is for Laplace noise", advice)
+    if noise == "laplace" and family is not None and family not in portfolio.FAMILIES:
+        advice = nearest(family, portfolio.FAMILIES)
+        raise fail("fit", f"family={family!r}", "is not a family for Laplace noise", advice)
 
 
 def _start_weights(problem: Problem, start: Fit | RealVector | None) -> RealVector | None:

@@ -40,7 +40,7 @@ def _branchings(size: int) -> list[tuple[str, int]]:
     if size < 3:
         return []
 
-    def cost(b: int) -> float:
+    def cost(b: int) -> int:
         return (b - 1) * math.ceil(math.log(size) / math.log(b) - 1e-9) ** 3
 
     best = min(range(2, size + 1), key=cost)

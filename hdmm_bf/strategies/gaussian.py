@@ -34,7 +34,7 @@ _LIGHTEST = -80.0
 _FIRST_PRICE = 4.0
 _PATIENCE = 10
 """Rounding is first tried when its first-order price is below four gaps. What it leaves falls like price^1.5
-(measured), which tells when to try again; and it is tried at least every so many steps."""
+to price^2 (measured), which tells when to try again; and it is tried at least every so many steps."""
 
 _MODEL_EDGES = 50_000
 """Edges, at even steps through the list, on which the model that chooses the level is evaluated."""
@@ -116,11 +116,11 @@ def steps(
         if error > bound * (1 + gap) and (price < ready or waited > _PATIENCE):
             waited = 0
             value, X = rounded(root, forms, point, d, mu, L)
-            ready = price * (1.25 * gap / max(value / bound - 1, gap)) ** (2 / 3)
+            ready = price * math.sqrt(1.25 * gap / max(value / bound - 1, gap))
             if value < error:
                 error, best = value, X
         assert best is not None
-        yield Progress(error * scale, bound * scale, best, proof)
+        yield Progress(float(error * scale), float(bound * scale), best, proof)
         momentum.advance(mu, d / (mu @ d))
 
 

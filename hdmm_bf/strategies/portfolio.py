@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import final
 
-from hdmm_bf._checks import fail, nearest
 from hdmm_bf._types import Norm, RealVector
 from hdmm_bf.error import Draft
 from hdmm_bf.strategies import budget, classical, dictionary, p_identity, paper, vertex
@@ -63,8 +62,6 @@ def applicable(problem: Problem, family: str | None) -> list[str]:
     """Return the families that apply to a problem, or the one asked for."""
     edges, k = problem.policy.num_edges, problem.grounding.kept.size
     if family is not None:
-        if family not in FAMILIES:
-            raise fail("fit", f"family={family!r}", "is not a family for Laplace noise", nearest(family, FAMILIES))
         return [family]
     if problem.policy.is_forest:
         return ["p-identity"]  # P is square: edge strategies are all there is
