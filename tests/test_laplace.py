@@ -321,7 +321,7 @@ def test_alternating_never_gets_worse():
 @pytest.mark.parametrize(
     ("W", "G", "steps", "at_most"),
     [
-        ("all-range:64", "unbounded:64", 40, 2.909),
+        ("all-range:64", "unbounded:64", 75, 2.909),
         ("all-range:64", "bounded:64", 30, 5.118),
         ("all-range:8x8", "threshold:8x8:1", 12, 2.316),
         ("all-range:64", "line:64", 12, 1.011),

@@ -1,0 +1,172 @@
+"""`bound`, `fit`, `compare`, `verify`, `export` as a user runs them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tests.test_cli import assert_one_sentence, run
+
+FIT_FIELDS = [
+    "workload",
+    "policy",
+    "noise",
+    "family",
+    "num_cells",
+    "num_queries",
+    "num_edges",
+    "num_rows",
+    "unit_error",
+    "sensitivity",
+    "svd_bound",
+    "lower_bound",
+    "ratio_to_svd",
+    "ratio_to_lower",
+    "gap",
+    "certified",
+    "seconds",
+    "seed",
+    "status",
+    "discloses",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cli")
+    result = run("fit", "-w", "prefix:9", "-g", "threshold:9:2", "--out", "p.bf", "--json", cwd=path)
+    assert result.returncode == 0, result.stderr
+    (path / "fit.json").write_text(result.stdout)
+    return path
+
+
+def test_fit_json_has_the_fields_of_the_contract(folder):
+    record = json.loads((folder / "fit.json").read_text())
+    assert set(FIT_FIELDS) <= set(record)
+    assert record["gap"] == pytest.approx(record["unit_error"] / record["lower_bound"] - 1)
+    assert record["ratio_to_svd"] == pytest.approx(record["unit_error"] / record["svd_bound"])
+    assert record["certified"] is True
+    assert record["num_queries"] == record["num_cells"] == 9
+    assert record["discloses"] == ["the total number of records"]
+
+
+def test_verify_derives_the_same_numbers(folder):
+    result = run("verify", "p.bf", "--json", cwd=folder)
+    assert result.returncode == 0
+    record, fitted = json.loads(result.stdout), json.loads((folder / "fit.json").read_text())
+    assert record["verified"] is True
+    for name in FIT_FIELDS:
+        if name != "seconds":
+            assert record[name] == fitted[name], name
+    words = run("verify", "p.bf", cwd=folder)
+    assert "Verified: every claim was derived again." in words.stdout
+
+
+def test_verify_of_a_touched_bundle_exits_with_one_and_names_the_file(folder, tmp_path):
+    run("fit", "-w", "prefix:4", "-g", "line:4", "-o", "x.bf", cwd=tmp_path)
+    with (tmp_path / "x.bf" / "strategy.npz").open("ab") as file:
+        file.write(b"!")
+    result = run("verify", "x.bf", cwd=tmp_path)
+    assert result.returncode == 1
+    assert "strategy.npz was changed" in result.stderr
+    assert "Traceback" not in result.stderr
+    record = json.loads(run("verify", "x.bf", "--json", cwd=tmp_path).stdout)
+    assert record["verified"] is False
+    assert_one_sentence(run("export", "x.bf", "--format", "csv", "-o", "a.csv", cwd=tmp_path), "strategy.npz")
+    assert not (tmp_path / "a.csv").exists()
+
+
+@pytest.mark.parametrize("kind", ["npz", "csv", "mtx", "parquet", "json"])
+def test_export_writes_every_format(folder, kind):
+    result = run("export", "p.bf", "--format", kind, "--out", f"s.{kind}", "--json", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["file"] == f"s.{kind}"
+    assert (folder / f"s.{kind}").stat().st_size > 0
+
+
+def test_export_of_the_reconstruction(folder):
+    run("export", "p.bf", "--format", "npz", "--what", "reconstruction", "--out", "r.npz", cwd=folder)
+    assert np.load(folder / "r.npz")["reconstruction"].shape == (9, 8)
+
+
+def test_bound_needs_no_strategy(folder):
+    record = json.loads(run("bound", "-w", "prefix:9", "-g", "threshold:9:2", "--json").stdout)
+    fitted = json.loads((folder / "fit.json").read_text())
+    assert record["svd_bound"] == pytest.approx(fitted["svd_bound"], rel=1e-9)
+    assert record["lower_bound"] == pytest.approx(fitted["lower_bound"], rel=1e-3)
+    words = run("bound", "-w", "prefix:9", "-g", "threshold:9:2")
+    assert "tight bound" in words.stdout
+    assert "SVD bound" in words.stdout
+
+
+def test_compare_sets_everybody_side_by_side():
+    arguments = ("compare", "-w", "all-range:8", "-g", "threshold:8:2", "--noise", "laplace", "--max-steps", "16")
+    record = json.loads(run(*arguments, "--json").stdout)
+    assert set(record) == {"rows", "svd_bound", "lower_bound"}
+    assert {row["kind"] for row in record["rows"]} == {"paper", "classical", "ours"}
+    for row in record["rows"]:
+        assert set(row) == {"name", "unit_error", "ratio_to_lower", "kind"}
+        assert row["ratio_to_lower"] == pytest.approx(row["unit_error"] / record["lower_bound"])
+    errors = [row["unit_error"] for row in record["rows"]]
+    assert errors == sorted(errors)
+    words = run(*arguments).stdout
+    assert "identity on edges" in words
+    assert "proven lower bound" in words
+
+
+def test_laplace_fits_say_which_family_won(tmp_path):
+    arguments = ("fit", "-w", "all-range:8", "-g", "bounded:8", "--noise", "laplace", "--max-steps", "20")
+    words = run(*arguments, "--out", "l.bf", cwd=tmp_path).stdout
+    assert "times the proven bound, by" in words
+    assert run("verify", "l.bf", cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("fit", "-w", "prefx:4", "-g", "line:4"), "Did you mean 'prefix'?"),
+        (("fit", "-w", "prefix:4", "-g", "line:5"), "5 cells"),
+        (("fit", "-w", "prefix:4", "-g", "line:4", "--noise", "gausian"), "gaussian"),
+        (("fit", "-w", "prefix:4", "-g", "line:4", "--gap", "-1"), "positive"),
+        (("fit", "-w", "prefix:4", "-g", "line:4", "--family", "vertex"), "Leave the family out"),
+        (("fit", "-w", "prefix:4", "-g", "line:4", "--noise", "laplace", "--family", "vertx"), "'vertex'"),
+        (("fit", "-w", "prefix:4"), "--policy"),
+        (("verify", "nothing.bf"), "is not a bundle"),
+        (("export", "nothing.bf", "--format", "csv", "--out", "x"), "is not a bundle"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_exit_code_two(arguments, words, tmp_path):
+    assert_one_sentence(run(*arguments, cwd=tmp_path), words)
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_command_has_help_with_an_example_that_fits_on_a_screen():
+    for command in ("explain", "bound", "fit", "compare", "verify", "export"):
+        text = run(command, "--help").stdout
+        assert "Example: hdmm-bf" in text
+        assert len(text.splitlines()) <= 32, command
+
+
+@pytest.mark.slow
+def test_control_c_keeps_the_best_strategy_so_far_and_says_where(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hdmm_bf", "fit", "-w", "all-range:48", "-g", "threshold:48:4"]
+        + ["--noise", "laplace", "--out", "stopped.bf"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    time.sleep(14)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 0, stderr
+    assert "interrupted; this is the best strategy found by then" in stdout
+    assert "Wrote stopped.bf" in stdout
+    assert run("verify", "stopped.bf", cwd=tmp_path).returncode == 0
