@@ -28,7 +28,12 @@ FLOW = [
 RANK = {name: rank for rank, names in enumerate(FLOW) for name in names}
 BELOW_DATA = RANK["mechanisms"]
 FORBIDDEN_BELOW = {
-    "certificate": {"error", "strategies"},  # it re-derives everything, so it may not share their code
+    "certificate": {
+        "error",
+        "bounds",
+        "laplacian",
+        "strategies",
+    },  # it re-derives everything, so it may not share their code
 }
 HOMES = {
     "networkx": "policy",

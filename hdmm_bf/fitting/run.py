@@ -189,8 +189,8 @@ def compare(
     )
     table, problem = portfolio.Table(), made.problem
     if made.status != "exact":
-        for _ in portfolio.floors(problem, table, "L1" if noise == "laplace" else "L2"):
-            pass
+        with threads_for(problem.policy.num_cells):
+            list(portfolio.floors(problem, table, "L1" if noise == "laplace" else "L2"))
     for name, error in {**made.reached, made.strategy.family: made.unit_error}.items():
         if name not in table.errors:
             table.note(name, error, "ours")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hdmm_bf import bundle
+from hdmm_bf._linalg import threads_for
 from hdmm_bf.certificate import certify, disagreements
 from hdmm_bf.fitting.record import Fit
 
@@ -25,14 +26,15 @@ def check(path: str | Path) -> tuple[Fit, list[str]]:
     started = time.perf_counter()
     held = bundle.read(path)
     strategy = held.strategy
-    derived = certify(
-        held.problem,
-        noise=held.manifest["noise"],
-        kind=strategy.kind,
-        integers=strategy.integers,
-        bits=strategy.bits,
-        weights=held.weights,
-    )
+    with threads_for(held.problem.policy.num_cells):
+        derived = certify(
+            held.problem,
+            noise=held.manifest["noise"],
+            kind=strategy.kind,
+            integers=strategy.integers,
+            bits=strategy.bits,
+            weights=held.weights,
+        )
     found = disagreements(held.certificate, derived)
     manifest, seconds = held.manifest, time.perf_counter() - started
     made = Fit(

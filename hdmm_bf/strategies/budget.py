@@ -17,11 +17,10 @@ from scipy.sparse import csgraph
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import IndexArray, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.error import Draft, draft
-from hdmm_bf.strategies.solver import minimise
+from hdmm_bf.strategies.solver import minimise, padded
 from hdmm_bf.transform import Problem
 
 NAME = "cell budgets"
-_PADDING = 4
 
 
 def loss(split: Any, budgets: Any, V: Any, D: Any) -> Any:
@@ -40,7 +39,7 @@ def loss(split: Any, budgets: Any, V: Any, D: Any) -> Any:
 
 def descend(Theta: RealMatrix, budgets: RealVector, V: SquareMatrix, D: RealMatrix) -> RealMatrix:
     """Return the rows that a descent from Theta reaches."""
-    Theta = np.vstack([Theta, np.zeros((-len(Theta) % _PADDING, Theta.shape[1]))])
+    Theta = padded(Theta)
     split = np.stack([np.maximum(Theta, 0), np.maximum(-Theta, 0)])
     _, split = minimise(loss, split, budgets, V, D, max_iterations=400, nonnegative=True)
     return np.asarray(split[0] - split[1])

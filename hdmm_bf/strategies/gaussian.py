@@ -116,7 +116,7 @@ def steps(
         if error > bound * (1 + gap) and (price < ready or waited > _PATIENCE):
             waited = 0
             value, X = rounded(root, forms, point, d, mu, L)
-            ready = price * math.sqrt(1.25 * gap / max(value / bound - 1, gap))
+            ready = float(price) * math.sqrt(1.25 * gap / max(value / bound - 1, gap))
             if value < error:
                 error, best = value, X
         assert best is not None

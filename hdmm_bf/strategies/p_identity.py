@@ -18,16 +18,17 @@ from hdmm_bf import _linalg as la
 from hdmm_bf._types import RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.error import Draft, draft, edge_gram
 from hdmm_bf.strategies import budget
-from hdmm_bf.strategies.solver import minimise
+from hdmm_bf.strategies.solver import minimise, padded
 from hdmm_bf.transform import Problem
 
 NAME = "p-identity"
 
 LARGEST_EDGES = 1100
+MOST_EDGES_A_CELL = 2.5
+"""Off forests the family is asked only for graphs with few edges: on denser ones it never won."""
+
 _STARTS = 24
 """Fresh starts before the kicks begin."""
-_PADDING = 4
-"""Rows come in multiples of this, so that few shapes are compiled; rows of zeros stay zero under a square."""
 _MIXED = 0.05
 """Share of negative correlation from which signed rows are tried as well."""
 
@@ -165,7 +166,7 @@ class _Search:
         return budget.descend(rows, np.ones(self.n), self.V, np.eye(self.n))
 
     def _descend(self, rows: RealMatrix, *, patience: float) -> None:
-        rows = np.vstack([rows, np.zeros((-len(rows) % _PADDING, self.n))])
+        rows = padded(rows)  # rows of zeros stay zero under a square
         value, rows = minimise(loss, rows, self.V, max_iterations=self.short, tolerance=1e-8)
         if value < self.value + patience:
             value, rows = minimise(loss, rows, self.V, max_iterations=3 * self.short)

@@ -66,7 +66,7 @@ def applicable(problem: Problem, family: str | None) -> list[str]:
     if problem.policy.is_forest:
         return ["p-identity"]  # P is square: edge strategies are all there is
     chosen = ["cell-budgets"]
-    if edges <= p_identity.LARGEST_EDGES:
+    if edges <= min(p_identity.LARGEST_EDGES, p_identity.MOST_EDGES_A_CELL * k):
         chosen.insert(0, "p-identity")
     if 1.3 * k * k * edges <= vertex.LARGEST_PRODUCT:
         chosen.append("vertex")

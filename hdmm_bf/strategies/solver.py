@@ -190,6 +190,12 @@ def minimise(
     return float(found.fun), found.x.reshape(start.shape)
 
 
+def padded(rows: AnyArray) -> AnyArray:
+    """Add rows of zeros up to the next power of two, at least 4, so that few shapes are ever compiled."""
+    size = 1 << max(2, (len(rows) - 1).bit_length())
+    return np.concatenate([rows, np.zeros((size - len(rows), *rows.shape[1:]))])
+
+
 @functools.cache
 def _gradient(loss: Loss) -> Callable[..., Any]:
     import jax
