@@ -19,14 +19,16 @@ from hdmm_bf._checks import fail
 from hdmm_bf._types import Noise, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.transform import Problem
 
-SUPPORT_TOLERANCE = 1e-7
-"""Largest share of the workload (in Frobenius norm) that may fall outside the strategy, limited by rounding in V."""
+SUPPORT_TOLERANCE = 1e-8
+"""Largest share of any single query (of its norm) that may fall outside the strategy; what rounding leaves is less."""
 
 AGREEMENT = 1e-9
 """Relative difference at which a claimed number and the derived one are no longer the same."""
 
 _EPS = float(np.finfo(np.float64).eps)
 _CHUNK_ENTRIES = 2**23
+_MOST_ROW_ENTRIES = 2**24
+"""Entries up to which the workload is written out to measure every query by itself."""
 
 
 @final
@@ -39,7 +41,7 @@ class Certificate:
         sensitivity_exact: the L1 sensitivity, or the square of the L2 sensitivity, of the integers; a whole number.
         bits: binary places: the strategy is the integers over 2^bits.
         sensitivity: the sensitivity of the strategy.
-        support: share of the workload that the strategy cannot answer; 0 up to rounding.
+        support: largest share of a query that the strategy cannot answer; 0 up to rounding.
         unit_error: sensitivity^2 ||W A^+||_F^2.
         svd_bound: the paper's bound.
         lower_bound: the best proven bound.
@@ -80,20 +82,19 @@ def certify(
     exact = exact_sensitivity(integers, problem, noise, kind=kind)
     A = np.ldexp(integers.astype(np.float64), -bits)
     sensitivity = math.ldexp(math.sqrt(exact) if noise == "gaussian" else float(exact), -bits)
-    V = problem.gram
-    if kind == "vertex":
-        trace, support = _trace_and_support(V, problem.grounding.columns(A))
-    else:
-        P = problem.P.sparse()
-        trace, support = _trace_and_support(np.asarray(P.T @ (P.T @ V).T), A)
+    grounded = problem.grounding.columns(A) if kind == "vertex" else A
+    trace, support = _trace_and_support(problem, kind, grounded)
     if support > SUPPORT_TOLERANCE:
         advice = "The answers would be biased; fit the strategy again for this workload."
-        problem_text = f"a share {support:.2g} of the workload lies outside the strategy's row space"
+        problem_text = f"a share {support:.2g} of some query lies outside the strategy's row space"
         raise fail("certificate", f"strategy with {len(A)} rows", problem_text, advice)
     unit_error = sensitivity**2 * trace
     uniform = np.full(weights.size, 1.0)
-    svd = _dual_bound(problem, V, uniform)
-    lower = max(svd, _dual_bound(problem, V, weights))
+    svd = _dual_bound(problem, problem.gram, uniform)
+    lower = max(svd, _dual_bound(problem, problem.gram, weights))
+    if unit_error < lower * (1 - AGREEMENT):
+        advice = "The numbers cannot be trusted: rescale the workload so that its weights are closer."
+        raise fail("certificate", f"unit error {unit_error}", f"is below the proven bound {lower}", advice)
     gap = unit_error / lower - 1 if lower > 0 else 0.0
     return Certificate(noise, exact, bits, sensitivity, support, unit_error, svd, lower, gap)
 
@@ -173,28 +174,56 @@ def _edge_powers(A: RealMatrix, head: np.ndarray, tail: np.ndarray, noise: Noise
     return np.concatenate(found)
 
 
-def _trace_and_support(V: SquareMatrix, A: RealMatrix) -> tuple[float, float]:
-    """tr(V (A^T A)^+) and the share of V outside the row space of A, by QR of A^T with pivoting."""
-    k = len(V)
-    if k == 0 or not np.any(V):
+def _trace_and_support(problem: Problem, kind: str, A: RealMatrix) -> tuple[float, float]:
+    """||W A^+||_F^2, and the largest share of a query that lies outside the row space of A.
+
+    From the rows of the workload where there are few enough, so that a light query beside heavy ones keeps its digits;
+    else from the Gram matrix. A strategy of full column rank supports everything.
+    """
+    columns = A.shape[1]
+    if columns == 0 or not np.any(problem.gram):
         return 0.0, 0.0
     if len(A) == 0:
         return 0.0, 1.0
-    F = _factor(V)
-    if len(A) >= k:
-        R = qr(A, mode="r", check_finite=False)[0][:k]
+    rows = _query_rows(problem, kind)
+    if len(A) >= columns:
+        R = qr(A, mode="r", check_finite=False)[0][:columns]
         pivots = np.abs(np.diag(R))
-        if pivots.min() > k * _EPS * pivots.max():  # full column rank: everything is supported
-            return float((solve_triangular(R, F.T, trans="T", check_finite=False) ** 2).sum()), 0.0
+        if pivots.min() > columns * _EPS * pivots.max():
+            return _trace(R, problem, kind, rows), 0.0
+    if rows is None:
+        advice = "Use a strategy of full column rank for workloads with so many queries."
+        raise fail("certificate", f"strategy with {len(A)} rows", "its support cannot be checked", advice)
     Q, R, _ = qr(A.T, mode="economic", pivoting=True, check_finite=False)
     pivots = np.abs(np.diag(R))
-    rank = int(np.count_nonzero(pivots > k * _EPS * pivots[0]))
-    Q = Q[:, :rank]
-    inside = F @ Q
-    outside = np.linalg.norm(F - inside @ Q.T) / np.linalg.norm(F)
-    B = A @ Q  # A on its own row space: full column rank
-    R = qr(B, mode="r", check_finite=False)[0][:rank]
-    return float((solve_triangular(R, inside.T, trans="T", check_finite=False) ** 2).sum()), float(outside)
+    Q = Q[:, pivots > columns * _EPS * pivots[0]]
+    inside = rows @ Q
+    norms = np.linalg.norm(rows, axis=1)
+    outside = np.linalg.norm(rows - inside @ Q.T, axis=1)[norms > 0] / norms[norms > 0]
+    R = qr(A @ Q, mode="r", check_finite=False)[0][: Q.shape[1]]  # A on its own row space
+    return float((solve_triangular(R, inside.T, trans="T", check_finite=False) ** 2).sum()), float(outside.max())
+
+
+def _query_rows(problem: Problem, kind: str) -> RealMatrix | None:
+    """W D, or W_G for an edge strategy, written out if it is small."""
+    m, columns = problem.workload.num_queries, problem.grounding.kept.size
+    if kind == "edge":
+        columns = problem.policy.num_edges
+    if m * columns > _MOST_ROW_ENTRIES:
+        return None
+    return problem.W_D() if kind == "vertex" else problem.W_G()
+
+
+def _trace(R: RealMatrix, problem: Problem, kind: str, rows: RealMatrix | None) -> float:
+    """||W R^-1||_F^2 for the triangular factor of a strategy of full column rank."""
+    if rows is not None:
+        return float((solve_triangular(R, rows.T, trans="T", check_finite=False) ** 2).sum())
+    V = problem.gram
+    if kind == "edge":
+        P = problem.P.sparse()
+        V = np.asarray(P.T @ (P.T @ V).T)
+    half = solve_triangular(R, V, trans="T", check_finite=False)
+    return float(np.trace(solve_triangular(R, half.T, trans="T", check_finite=False)))
 
 
 def _factor(V: SquareMatrix) -> RealMatrix:
@@ -231,8 +260,9 @@ def _check_shapes(
         shape = " x ".join(map(str, integers.shape))
         advice = f"Give one column for each {what}."
         raise fail("certificate", f"strategy {shape}", f"the policy has {columns} {what}s", advice)
-    if np.any(np.abs(integers) >= 2**52) or not 0 <= bits <= 1000:
-        raise fail("certificate", f"bits={bits}", "the integers or their grid are out of range", "Fit again.")
+    if integers.dtype != np.int64 or np.any((integers >= 2**52) | (integers <= -(2**52))) or not 0 <= bits <= 1000:
+        shown = f"{integers.dtype} entries, bits={bits}"
+        raise fail("certificate", shown, "the integers or their grid are out of range", "Fit again.")
     if weights.shape != (edges,):
         raise fail("certificate", f"{weights.size} weights", f"the policy has {edges} edges", "Give one for each edge.")
     if not np.all(np.isfinite(weights)) or np.any(weights < 0) or (edges > 0 and not weights.sum() > 0):

@@ -31,6 +31,8 @@ class Draft(NamedTuple):
 def draft(problem: Problem, kind: Kind, matrix: RealMatrix, *, norm: Norm, origin: str) -> Draft:
     """Scale a strategy to sensitivity 1 and compute its unit error; infinite where it lacks full column rank."""
     largest = float(column_norms(problem, kind, matrix, norm=norm).max())
+    if not largest > 0:
+        return Draft(kind, matrix, origin, math.inf)
     scaled = matrix / largest
     V = problem.gram if kind == "vertex" else edge_gram(problem)
     return Draft(kind, scaled, origin, trace_of_inverse(scaled, V))

@@ -27,6 +27,9 @@ from hdmm_bf.matrix import Dense, Incidence, Matrix, Sparse, Stack, Weighted
 from hdmm_bf.policy import BOTTOM, Policy, breadth_first
 from hdmm_bf.workload import Workload
 
+_SMALLEST_SQUARE, _LARGEST_SQUARE = 1e-200, 1e200
+"""Sizes that entries of V must have, so that what is computed from them neither vanishes nor overflows."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -163,7 +166,19 @@ class Problem:
     @cached_property
     def gram(self) -> SquareMatrix:
         """V = (W D)^T (W D), k x k; each block is grounded before it is weighted, so that no total drowns the rest."""
-        return _grounded_gram(self.workload.matrix, self.grounding)
+        with np.errstate(over="ignore"):
+            V = _grounded_gram(self.workload.matrix, self.grounding)
+        largest = float(np.abs(V).max(initial=0.0))
+        if not _SMALLEST_SQUARE < largest < _LARGEST_SQUARE and self._sees_something():
+            size = f"workload {self.workload.spec} with squared entries of {largest:.1e}"
+            raise fail("transform", size, "is too small or too large to square", "Multiply the workload by a constant.")
+        return V
+
+    def _sees_something(self) -> bool:
+        """Whether any query changes along any kept cell, judged by the entries and not by their squares."""
+        probe = np.random.default_rng(0).uniform(1.0, 2.0, self.grounding.kept.size)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return bool(np.any(self.answer(probe) != 0))
 
     def W_D(self) -> RealMatrix:
         """Return W D, m x k, written out."""

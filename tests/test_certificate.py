@@ -87,7 +87,7 @@ def test_a_single_changed_integer_disagrees(made):
 
 def test_a_strategy_that_does_not_support_the_workload_is_refused(made):
     """Quotes certify: Raises if the strategy does not support the workload."""
-    with pytest.raises(InputError, match=r"with 10 rows.*lies outside the strategy's row space.*biased"):
+    with pytest.raises(InputError, match=r"with 10 rows.*of some query lies outside the strategy's row space.*biased"):
         derive(made, integers=made.strategy.integers[1:])
     with pytest.raises(InputError, match="outside the strategy's row space"):
         derive(made, integers=made.strategy.integers[:0])
@@ -127,6 +127,7 @@ def test_claims_that_are_not_numbers_disagree(made, value):
         ({"integers": np.zeros((3, 5), dtype=np.int64)}, "3 x 5.*12 cells"),
         ({"integers": np.full((11, 12), 2**53)}, "out of range"),
         ({"bits": -1}, "out of range"),
+        ({"integers": np.full((11, 12), np.iinfo(np.int64).min)}, "out of range"),
     ],
 )
 def test_inputs_out_of_shape_or_range_are_refused(made, change, words):
@@ -139,3 +140,31 @@ def test_the_certificate_shares_no_code_with_the_search():
     source = Path(sys.modules["hdmm_bf.certificate"].__file__).read_text()
     for name in ("strategies", "bounds", "laplacian", "_linalg"):
         assert f"hdmm_bf.{name}" not in source
+
+
+@pytest.mark.parametrize("small", [2**13, 2**8, 1])
+def test_the_error_of_a_light_query_is_not_understated(small):
+    """W = diag(1, 1e-8): a strategy that measures the light cell badly pays for it, to the last digit."""
+    W, integers = np.diag([1.0, 1e-8]), np.diag([2**40, small])
+    made = Problem(workload.from_matrix(W), policy.unbounded(2))
+    derived = certify(made, noise="laplace", kind="vertex", integers=integers, bits=0, weights=np.array([0.5, 0.5]))
+    true = float(2**80) * (1 / 2**80 + 1e-16 / small**2)
+    assert derived.unit_error == pytest.approx(true, rel=1e-12)
+
+
+def test_an_error_below_the_proven_bound_is_a_contradiction(made, monkeypatch):
+    monkeypatch.setattr("hdmm_bf.certificate._trace", lambda *arguments: 1e-9)
+    with pytest.raises(InputError, match="is below the proven bound.*cannot be trusted"):
+        derive(made)
+
+
+def test_a_kind_that_is_neither_vertex_nor_edge_is_refused(made):
+    with pytest.raises(InputError, match="kind='row'"):
+        certify(
+            made.problem,
+            noise="gaussian",
+            kind="row",
+            integers=made.strategy.integers,
+            bits=made.strategy.bits,
+            weights=made.weights,
+        )

@@ -200,3 +200,52 @@ def test_representations_say_what_matters():
     made = bf.fit("prefix:8", "line:8")
     assert repr(made).startswith("Fit(prefix:8 under line:8, gaussian, unit error 7")
     assert repr(made.strategy).startswith("Strategy(gaussian, vertex, 7 x 8")
+
+
+LIGHT = {
+    "a diagonal from 1e8 to 1e-8": np.diag([1e8, 1.0, 1e-8, 1.0]),
+    "a heavy total and a light contrast": np.vstack([np.ones((1, 4)), 1e-7 * np.array([[1.0, -1, 1, -1]])]),
+    "a heavy total and light cells": np.vstack([np.ones((1, 4)), 1e-7 * np.eye(4)]),
+    "one heavy cell": np.diag([1.0, 1e-7, 1e-7, 1e-7]),
+    "a heavier total": workload.union(
+        workload.from_matrix(np.ones((1, 4))), workload.weighted(workload.identity(4), 1e-9)
+    ),
+}
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("W", LIGHT)
+def test_light_queries_beside_heavy_ones_are_answered_without_bias(W, noise):
+    """Every single query must lie in the strategy's row space, measured against its own size."""
+    made = bf.fit(LIGHT[W], "unbounded:4", noise=noise, max_steps=40)
+    A, rows = made.problem.grounding.columns(made.strategy.matrix()), made.problem.W_D()
+    left_over = rows - rows @ np.linalg.pinv(A) @ A
+    assert np.all(np.linalg.norm(left_over, axis=1) <= 1e-6 * np.linalg.norm(rows, axis=1))
+    assert np.all(made.per_query_stddev(**({"rho": 0.5} if noise == "gaussian" else {"epsilon": 1.0})) > 0)
+    assert made.gap >= -1e-9
+    assert made.certified or noise == "laplace"
+
+
+@pytest.mark.parametrize("size", [1e-170, 1e-200, 1e170, 1e200])
+def test_workloads_whose_squares_leave_the_floating_range_are_refused(size):
+    for call in (bf.fit, bf.bound):
+        with pytest.raises(InputError, match=r"too small or too large to square.*Multiply the workload"):
+            call(size * np.eye(4), "unbounded:4")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: bf.fit("prefix:4", "line:4", seed=-1), "seed=-1"),
+        (lambda: bf.fit("prefix:4", "line:4", max_steps=0), "max_steps=0.*at least one step"),
+        (lambda: bf.fit("prefix:4", "line:4").per_query_stddev(rho=1.0, queries=[0.9]), "whole numbers"),
+        (lambda: bf.fit("prefix:4", "line:4", family="vertex"), "is for Laplace noise"),
+        (lambda: bf.fit("prefix:4", "line:4", noise="laplace", family="vertx"), "Did you mean 'vertex'"),
+    ],
+)
+def test_more_mistakes_are_explained(call, words, monkeypatch):
+    from jaxtyping import config
+
+    monkeypatch.setattr(config, "jaxtyping_disable", True)
+    with pytest.raises(InputError, match=words):
+        call()

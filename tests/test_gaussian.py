@@ -127,7 +127,8 @@ def test_a_warm_start_continues_where_the_earlier_fit_stopped():
     cold = bf.fit("prefix:64", "bounded:64", gap=1e-5)
     warm = bf.fit("prefix:64", "bounded:64", gap=1e-5, start=coarse)
     assert warm.certified
-    assert len(warm.trace) < len(cold.trace)
+    assert warm.trace[0].bound >= coarse.bounds.lower * (1 - 1e-6)
+    assert warm.trace[0].bound > cold.trace[0].bound
     again = bf.fit("prefix:64", "bounded:64", gap=1e-5, start=cold.weights)
     assert len(again.trace) < len(cold.trace) / 2
 

@@ -17,7 +17,7 @@ import scipy.linalg
 
 from hdmm_bf import __version__, bundle
 from hdmm_bf import policy as policies
-from hdmm_bf._checks import fail, fits
+from hdmm_bf._checks import fail, fits, whole_numbers
 from hdmm_bf._types import Noise, RealMatrix, RealVector
 from hdmm_bf.bounds import Bounds
 from hdmm_bf.certificate import Certificate
@@ -28,6 +28,7 @@ from hdmm_bf.strategies.solver import SENTENCES
 from hdmm_bf.transform import Problem
 
 _ROW_BLOCK = 1024
+_BLOCK_ENTRIES = 2**25
 
 
 @final
@@ -120,22 +121,23 @@ class Fit:
         """Return the standard deviation of every answer, or of the chosen queries."""
         sigma = math.sqrt(noise_variance(self.noise, epsilon=epsilon, delta=delta, rho=rho))
         m = self.problem.workload.num_queries
-        chosen = np.arange(m) if queries is None else np.asarray(queries, dtype=np.int64)
+        chosen = np.arange(m) if queries is None else whole_numbers("fit.per_query_stddev", "queries", queries)
         if chosen.size and not (chosen.min() >= 0 and chosen.max() < m):
             worst = chosen.min() if chosen.min() < 0 else chosen.max()
             raise fail("fit.per_query_stddev", f"query {worst}", f"queries are 0 to {m - 1}", "Correct it.")
-        blocks = [np.linalg.norm(self._noise_rows(block), axis=1) for block in _blocks(chosen)]
+        blocks = [np.linalg.norm(self._noise_rows(block), axis=1) for block in _blocks(chosen, m)]
         return sigma * self.certificate.sensitivity * np.concatenate([np.empty(0), *blocks])
 
     def reconstruction(self) -> RealMatrix:
         """Return W A^+, m x r: it turns noisy answers of the strategy into answers of the workload."""
         m, r = self.problem.workload.num_queries, self.strategy.num_rows
         fits("fit.reconstruction", f"{m} x {r}", m * r * 8, advice="Reconstruct the chosen queries only.")
-        return np.concatenate([np.empty((0, r)), *(self._noise_rows(block) for block in _blocks(np.arange(m)))])
+        return np.concatenate([np.empty((0, r)), *(self._noise_rows(block) for block in _blocks(np.arange(m), m))])
 
     def _noise_rows(self, queries: np.ndarray) -> RealMatrix:
         """Rows of W A^+ for some queries."""
         m = self.problem.workload.num_queries
+        fits("fit", f"{m} queries", m * queries.size * 8, advice="Ask for fewer queries at a time.")
         picks = np.zeros((m, queries.size))
         picks[queries, np.arange(queries.size)] = 1.0
         rows = self.problem.grounding.columns(self.problem.workload.matrix.rmv(picks).T)
@@ -195,5 +197,7 @@ class Fit:
         )
 
 
-def _blocks(chosen: np.ndarray) -> list[np.ndarray]:
-    return [chosen[i : i + _ROW_BLOCK] for i in range(0, chosen.size, _ROW_BLOCK)]
+def _blocks(chosen: np.ndarray, num_queries: int) -> list[np.ndarray]:
+    """Cut a list of queries so that the unit vectors that pick a block stay small."""
+    size = max(1, min(_ROW_BLOCK, _BLOCK_ENTRIES // num_queries))
+    return [chosen[i : i + size] for i in range(0, chosen.size, size)]

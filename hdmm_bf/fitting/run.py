@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hdmm_bf._checks import fail, nearest
+from hdmm_bf._checks import fail, nearest, whole_number
 from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import Noise, RealVector
 from hdmm_bf.bounds import Bounds, is_public, svd_bound, uniform
@@ -34,7 +34,8 @@ _SEARCH_SHARE = 0.95
 """The search stops at this share of the wanted gap; the rest is for the grid."""
 
 _BOUND_GAP = 1e-4
-"""To this gap the lower bound beside a Laplace search is tight (for Gaussian strategies)."""
+_BOUND_STEPS = 200
+"""The lower bound beside a Laplace search is tight to this gap for Gaussian strategies, or as far as these steps go."""
 
 
 class _Found(NamedTuple):
@@ -81,6 +82,9 @@ def fit(
     started = time.perf_counter()
     problem = as_problem(workload, policy)
     _check(noise, gap, max_seconds, family)
+    whole_number("fit", "seed", seed, least=0, advice="Use a whole number from 0.")
+    if max_steps is not None:
+        whole_number("fit", "max_steps", max_steps, least=1, advice="Allow at least one step.")
     with threads_for(problem.policy.num_cells):
         if is_public(problem):
             found = _Found(nothing(problem), uniform(problem.policy.num_edges), "exact", (), {})
@@ -126,7 +130,14 @@ def _laplace(
     callback: Callback | None,
 ) -> _Found:
     limit = default_seconds(problem) if max_seconds is None and max_steps is None else max_seconds
-    lower = search(gaussian.steps(problem, gap=_BOUND_GAP), gap=_BOUND_GAP, max_seconds=(limit or math.inf) / 4)
+    lower = search(
+        gaussian.steps(problem, gap=_BOUND_GAP),
+        gap=_BOUND_GAP,
+        max_seconds=math.inf if max_steps is not None or limit is None else limit / 4,
+        max_iterations=_BOUND_STEPS,
+    )
+    if lower.status == "interrupted":
+        max_steps = 1
     table = portfolio.Table()
     found = search(
         portfolio.steps(problem, bound=lower.bound, weights=lower.proof, seed=seed, table=table, family=family),
@@ -135,13 +146,14 @@ def _laplace(
         max_iterations=max_steps,
         callback=callback,
     )
-    return _Found(from_draft(problem, found.best), found.proof, found.status, found.trace, table.errors)
+    status: Status = "interrupted" if lower.status == "interrupted" else found.status
+    return _Found(from_draft(problem, found.best), found.proof, status, found.trace, table.errors)
 
 
 def default_seconds(problem: Problem) -> float:
-    """Return the default time limit of a Laplace search: 75 s at 64 cells, growing a little faster than the cells."""
+    """Return the default time limit of a Laplace search: 90 s at 64 cells, growing a little faster than the cells."""
     cells = float(max(problem.grounding.kept.size, 4))
-    return min(600.0, 75.0 * math.pow(cells / 64, 1.25))
+    return min(500.0, 90.0 * math.pow(cells / 64, 1.25))
 
 
 def bound(

@@ -6,6 +6,7 @@ where it is the best family. The grounds are cells too; what is public enters th
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +21,7 @@ from hdmm_bf.error import Draft, draft
 from hdmm_bf.strategies.solver import minimise, padded
 from hdmm_bf.transform import Problem
 
-NAME = "cell budgets"
+NAME = "cell-budgets"
 
 
 def loss(split: Any, budgets: Any, V: Any, D: Any) -> Any:
@@ -49,12 +50,12 @@ def steps(problem: Problem, *, seed: int) -> Iterator[Draft]:
     """Yield the best strategy after every start, for ever."""
     rng = np.random.default_rng(seed)
     V = problem.gram / np.mean(np.diag(problem.gram))
-    D, label = with_grounds(problem)
+    D, _ = with_grounds(problem)
     n, N = len(V), len(D)
     plans = [np.full(N, 0.5)]
     if np.all(problem.P.tail < 0):  # a star: the ground needs no budget
         plans.append(np.concatenate([np.ones(n), np.full(N - n, 1e-3)]))
-    centred = _points(D @ V @ D.T)
+    centred = embedding(D @ V @ D.T)
     best: Draft | None = None
     count = 0
     while True:
@@ -84,9 +85,17 @@ def with_grounds(problem: Problem) -> tuple[RealMatrix, IndexArray]:
     return D, label
 
 
-def _points(V: SquareMatrix) -> RealMatrix:
+def embedding(V: SquareMatrix) -> RealMatrix:
+    """Return V^(1/2): row i is column i of W, rotated, so that near rows are cells with like queries."""
     values, Q = la.eigen(V)
     return np.asarray((Q * np.sqrt(np.maximum(values, 0))) @ Q.T)
+
+
+def clusters(points: RealMatrix, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Return a cluster number for every point; some clusters may stay empty."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # k-means says so when a cluster is empty, which does no harm here
+        return np.asarray(kmeans2(points, count, minit="++", rng=rng, iter=25)[1])
 
 
 def _start(points: RealMatrix, rng: np.random.Generator, count: int) -> RealMatrix:
@@ -99,7 +108,7 @@ def _start(points: RealMatrix, rng: np.random.Generator, count: int) -> RealMatr
         rows = rng.normal(size=(q, N)) @ (points - points.mean(axis=0)).T
         return np.asarray(rows * rng.choice([0.5, 1.0]) / np.abs(rows).max(axis=1, keepdims=True))
     q = int(np.exp(rng.uniform(np.log(2), np.log(max(3, N / 6)))))
-    _, label = kmeans2(points, q, minit="++", rng=rng, iter=20)
+    label = clusters(points, q, rng)
     rows = np.zeros((q, N))
     rows[label, np.arange(N)] = rng.uniform(0.3, 1.0) * rng.choice([-1, 1], q)[label]
     return np.asarray(rows + 0.1 * rng.uniform(-1, 1, rows.shape))

@@ -4,8 +4,8 @@ Write each edge as p_e = sum_j y_je d_j. With w_j = 1/t_j the release is private
 for every edge, and its error is sum_j ||W d_j||^2 / w_j^2. For fixed w the best y is a linear programme an edge (the
 exact sensitivity); for fixed y the error is convex in w. Alternating the two never gets worse.
 
-Directions are edges of the policy and edges of trees and spanners on the cells, all with entries 0 and +-1, so that
-decompositions are integer and S = diag(w) Y, an edge strategy, ships exactly on a grid.
+Directions are the edges of the policy, alone and with shortcuts from every cell to the ground, all with entries 0 and
++-1, so that decompositions are integer and S = diag(w) Y, an edge strategy, ships exactly on a grid.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog, minimize
 
-from hdmm_bf import policy as policies
 from hdmm_bf._types import RealMatrix, RealVector
 from hdmm_bf.error import Draft, draft
-from hdmm_bf.policy import BOTTOM
 from hdmm_bf.transform import Problem
 
 NAME = "dictionary"
@@ -28,10 +26,9 @@ _SWEEPS = 6
 
 
 def steps(problem: Problem, *, seed: int) -> Iterator[Draft]:
-    """Yield the best strategy after every sweep over one dictionary after the other; finite."""
+    """Yield the best strategy after every sweep over one dictionary after the other; finite, and without chance."""
     best: Draft | None = None
-    rng = np.random.default_rng(seed)
-    for D in _dictionaries(problem, rng):
+    for D in _dictionaries(problem):
         cost = np.einsum("ij,ik,kj->j", D, problem.gram, D)
         if not np.all(cost > 0):
             continue  # a direction that no query sees: its noise would be free, and the error not smooth
@@ -99,21 +96,11 @@ def best_scales(magnitudes: RealMatrix, cost: RealVector) -> RealVector:
     return scaled
 
 
-def _dictionaries(problem: Problem, rng: np.random.Generator) -> Iterator[RealMatrix]:
-    """The policy's edges, alone and with the edges of a spanning tree from two roots."""
-    P = problem.P.dense()
-    yield P
-    for root in (None, int(rng.integers(problem.policy.num_cells))):
-        tree = policies.spanning_tree(problem.policy, root=root)
-        star = np.unique(np.concatenate([tree.edges[:, 0], tree.edges[:, 1][tree.edges[:, 1] != BOTTOM]]))
-        extra = _incidence(problem, star)
-        if extra.shape[1]:
-            yield np.hstack([P, extra])
-
-
-def _incidence(problem: Problem, cells: np.ndarray) -> RealMatrix:
-    """Columns e_u for kept cells that have no edge to the ground: shortcuts through it."""
+def _dictionaries(problem: Problem) -> Iterator[RealMatrix]:
+    """The policy's edges, alone and with a shortcut to the ground from every cell that has no edge to it."""
     P = problem.P
-    grounded = set(P.head[P.tail < 0].tolist())
-    kept = [int(problem.grounding.position[c]) for c in cells if problem.grounding.position[c] >= 0]
-    return np.eye(P.num_vertices)[:, sorted(k for k in kept if k not in grounded)]
+    edges = P.dense()
+    yield edges
+    far = np.setdiff1d(np.arange(P.num_vertices), P.head[P.tail < 0])
+    if far.size:
+        yield np.hstack([edges, np.eye(P.num_vertices)[:, far]])

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy.cluster.vq import kmeans2
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import RealMatrix, RealVector, SquareMatrix
@@ -114,19 +113,14 @@ def positive_signs(V: SquareMatrix) -> RealVector:
     return signs
 
 
-def embedding(V: SquareMatrix) -> RealMatrix:
-    """Return V^(1/2): row i is column i of W, rotated, so that near rows are cells with like queries."""
-    values, Q = la.eigen(V)
-    return np.asarray((Q * np.sqrt(np.maximum(values, 0))) @ Q.T)
-
-
 class _Search:
     """Multi-start descent in the roots of Theta, remembering the best."""
 
     def __init__(self, V: SquareMatrix, rng: np.random.Generator) -> None:
         self.V, self.rng, self.n = V, rng, len(V)
-        self.points = embedding(V)
-        spread = np.sqrt(np.diag(V)) + 1e-300
+        self.points = budget.embedding(V)
+        spread = np.sqrt(np.diag(V))
+        spread[spread == 0] = 1.0
         self.near = V / np.outer(spread, spread)
         self.roots, self.value = np.zeros((0, self.n)), float(np.log(np.trace(V)))
         self.short = 150 if self.n > 128 else 400
@@ -174,7 +168,7 @@ class _Search:
             self.value, self.roots = value, rows[(rows**2).max(axis=1) > 1e-3]
 
     def _clusters(self, count: int) -> RealMatrix:
-        _, label = kmeans2(self.points, count, minit="++", rng=self.rng, iter=25)
+        label = budget.clusters(self.points, count, self.rng)
         rows = np.zeros((count, self.n))
         rows[label, np.arange(self.n)] = self.rng.uniform(0.4, 1.0)
         return rows

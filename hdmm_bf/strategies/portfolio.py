@@ -23,7 +23,7 @@ FAMILIES = {
     "vertex": vertex.steps,
     "dictionary": dictionary.steps,
 }
-_LOOK = {"p-identity": 16, "cell-budgets": 20, "vertex": 11, "dictionary": 3}
+_LOOK = {"p-identity": 12, "cell-budgets": 8, "vertex": 13, "dictionary": 2}
 """Steps of every family before the leader gets more than the others."""
 
 _LEADER_TURNS = 6
@@ -78,10 +78,10 @@ def applicable(problem: Problem, family: str | None) -> list[str]:
 def steps(
     problem: Problem, *, bound: float, weights: RealVector, seed: int, table: Table, family: str | None = None
 ) -> Iterator[Progress[Draft, RealVector]]:
-    """Yield the best strategy so far after every floor and every step of every family.
+    """Yield the best strategy so far: of the floors first, then after every step of every family.
 
     Guarantees:
-        No floor has a smaller error than the last candidate yielded.
+        No floor has a smaller error than any candidate yielded.
     """
     best: Draft | None = None
 
@@ -90,13 +90,12 @@ def steps(
         best = found if best is None or found.error < best.error else best
         return Progress(best.error, bound, best, weights)
 
-    for found in floors(problem, table, "L1"):
-        yield offer(found)
+    yield offer(min(floors(problem, table, "L1"), key=lambda d: d.error))  # one step, which no limit cuts short
     found_next: Draft | None
     running = {name: FAMILIES[name](problem, seed=seed + i) for i, name in enumerate(applicable(problem, family))}
     reached = dict.fromkeys(running, math.inf)
     idle = dict.fromkeys(running, 0)
-    for name in _turns(running, reached, idle):
+    for name in _turns(running, reached):
         found_next = next(running[name], None)
         if found_next is None:
             del running[name]
@@ -109,7 +108,7 @@ def steps(
         yield offer(found_next)
 
 
-def _turns(running: dict[str, Iterator[Draft]], reached: dict[str, float], idle: dict[str, int]) -> Iterator[str]:
+def _turns(running: dict[str, Iterator[Draft]], reached: dict[str, float]) -> Iterator[str]:
     """First a look at every family; then mostly the leader, as long as it gains, with one turn of the others."""
     for name in list(running):
         for _ in range(_LOOK[name]):

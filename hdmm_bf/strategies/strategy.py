@@ -30,6 +30,7 @@ _COMPLETION_SHARE = 0.02
 _GRID_GAP = 5e-5
 """Gap for which the grid of strategies without a proven gap is chosen."""
 
+_LARGEST_LEFT_OVER = 2**26
 _LARGEST_BASIS = 2048
 """Cells up to which an integer basis is looked for; the elimination is column by column."""
 
@@ -79,10 +80,11 @@ def from_gram(problem: Problem, X: SquareMatrix, *, gap: float, family: str) -> 
     """
     X = la.symmetric(X)
     X /= edge_forms(problem.P).distances(X).max()
-    basis = _integer_basis(problem, X)
+    C = la.cholesky(X)
+    safe = C is not None and np.diag(C).min() >= la.SAFE_PIVOT * math.sqrt(np.diag(X).max())
+    basis = None if safe else _integer_basis(problem, X)
     if basis is None:
-        C = la.cholesky(X)
-        if C is None or np.diag(C).min() < la.SAFE_PIVOT * math.sqrt(np.diag(X).max()):
+        if not safe:
             X[np.diag_indices_from(X)] += _COMPLETION_SHARE * gap
             C = la.cholesky(X)
         assert C is not None, "X plus a multiple of the identity is positive definite"
@@ -134,25 +136,27 @@ def _grid_bits(factor: RealMatrix, gap: float) -> int:
 def _integer_basis(problem: Problem, X: SquareMatrix) -> tuple[np.ndarray, Int64[np.ndarray, "r k"]] | None:
     """Find E = [I, T], T integer, whose rows span the workload's, if there is one and the workload is singular.
 
-    The pivots are cells whose columns of W are independent; every other column is T-combined from them. Then
-    X = E^T X_pp E for every X on that row space, and M E is exact whatever grid M is on.
+    The pivots are cells whose columns of W are independent; every other column is T-combined from them, exactly: the
+    workload is applied to what is left over, in its own arithmetic. Then X = E^T X_pp E for every X on that row space,
+    and M E is exact whatever grid M is on.
     """
     V = problem.gram
-    C = la.cholesky(V)
-    if C is not None and np.diag(C).min() > la.SAFE_PIVOT * math.sqrt(np.diag(V).max()) or len(V) > _LARGEST_BASIS:
+    k = len(V)
+    pivots = _independent_columns(V) if k <= _LARGEST_BASIS else np.arange(k)
+    others = np.setdiff1d(np.arange(k), pivots)
+    if others.size == 0 or problem.workload.num_queries * others.size > _LARGEST_LEFT_OVER:
         return None
-    pivots = _independent_columns(V)
-    others = np.setdiff1d(np.arange(len(V)), pivots)
-    rank = pivots.size
     T = np.linalg.solve(V[np.ix_(pivots, pivots)], V[np.ix_(pivots, others)])
-    whole = np.rint(T)
-    left_over = np.diag(V)[others] - 2 * (V[np.ix_(pivots, others)] * whole).sum(axis=0)
-    left_over += (whole * (V[np.ix_(pivots, pivots)] @ whole)).sum(axis=0)  # ||W_other - W_pivots T||^2
-    if rank == len(V) or np.abs(whole).max(initial=0) > 2**8 or np.any(np.abs(left_over) > 1e-12 * np.diag(V).max()):
+    if np.abs(T).max(initial=0) > 2**8:
         return None
-    E = np.zeros((rank, len(V)), dtype=np.int64)
-    E[np.arange(rank), pivots] = 1
-    E[:, others] = whole.astype(np.int64)
+    E = np.zeros((pivots.size, k), dtype=np.int64)
+    E[np.arange(pivots.size), pivots] = 1
+    E[:, others] = np.rint(T).astype(np.int64)
+    left_over = np.zeros((k, others.size), dtype=np.int64)
+    left_over[others, np.arange(others.size)] = 1
+    left_over[pivots] = -E[:, others]
+    if np.any(problem.answer(left_over)):
+        return None
     reproduced = E.T.astype(np.float64) @ X[np.ix_(pivots, pivots)] @ E
     return (pivots, E) if np.abs(reproduced - X).max() <= 1e-6 * np.abs(X).max() else None
 
@@ -160,13 +164,13 @@ def _integer_basis(problem: Problem, X: SquareMatrix) -> tuple[np.ndarray, Int64
 def _independent_columns(V: SquareMatrix) -> np.ndarray:
     """Return the first cells, in order, whose columns of W are independent, by elimination on V = W^T W.
 
-    In order, not by largest pivot: for tables of counts the first independent cells give integer combinations.
+    In order, not by largest pivot: for tables of counts the first independent cells give integer combinations. Each
+    column is measured against its own length, so that light ones count too.
     """
-    S = V.copy()
-    floor = 1e-10 * float(np.diag(V).max())
+    S, lengths = V.copy(), np.diag(V)
     pivots = []
     for j in range(len(S)):
-        if S[j, j] > floor:
+        if S[j, j] > 1e-10 * lengths[j]:
             pivots.append(j)
             row = S[j, j:] / math.sqrt(S[j, j])
             S[j:, j:] -= np.outer(row, row)

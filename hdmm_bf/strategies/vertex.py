@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.cluster.vq import kmeans2
 from scipy.sparse import csgraph
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import RealMatrix, RealVector
 from hdmm_bf.error import Draft, draft, edge_columns
+from hdmm_bf.strategies import budget
 from hdmm_bf.strategies.budget import with_grounds
-from hdmm_bf.strategies.p_identity import embedding
 from hdmm_bf.strategies.solver import minimise
 from hdmm_bf.transform import Problem
 
@@ -150,8 +149,8 @@ def _cluster_cuts(
     _, group = with_grounds(problem)
     graph = _graph(problem, len(D), group)
     if by_workload:
-        points = embedding(D @ problem.gram @ D.T)
-        _, label = kmeans2(points / np.abs(points).max(), clusters, minit="++", rng=rng, iter=25)
+        points = budget.embedding(D @ problem.gram @ D.T)
+        label = budget.clusters(points / np.abs(points).max(), clusters, rng)
     else:
         label = _voronoi(graph, clusters, rng)
     _, label = np.unique(label, return_inverse=True)
@@ -206,7 +205,7 @@ class _Bumps:
             shaken = rng.uniform(size=A.shape) < 0.2
             return np.asarray(A + rng.choice([0.02, 0.1]) * rng.normal(size=A.shape) * shaken)
         if move == 1:
-            A = np.delete(A, rng.choice(len(A), int(rng.integers(1, 4)), replace=False), 0)
+            A = np.delete(A, rng.choice(len(A), min(len(A) - 1, int(rng.integers(1, 4))), replace=False), 0)
         return np.vstack([A, *(self._bump() for _ in range(int(rng.integers(1, 5))))])
 
     def _bump(self) -> RealMatrix:
