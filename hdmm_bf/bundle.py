@@ -10,32 +10,36 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import lzma
 import os
 import shutil
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, final
 
 import numpy as np
-import scipy.sparse as sp
 
-from hdmm_bf import policy as policies
-from hdmm_bf import workload as workloads
-from hdmm_bf._checks import InputError, fail, fits
+from hdmm_bf import bundle_checks as checks
+from hdmm_bf._checks import MAX_BITS, InputError, fail, fits
 from hdmm_bf._types import AnyArray, RealVector
+from hdmm_bf.bundle_checks import WRITE_AGAIN, BundleError, blaming, refuse
 from hdmm_bf.domain import Domain
 from hdmm_bf.matrix import Dense
 from hdmm_bf.strategies import Strategy
 from hdmm_bf.transform import Problem
 
+__all__ = ["MANIFEST", "SCHEMA", "BundleError", "Contents", "read", "write"]
+
 SCHEMA = 1
 MANIFEST = "manifest.json"
-_WRITE_AGAIN = "Write the bundle again with `hdmm-bf fit ... --out`."
 
-
-class BundleError(InputError):
-    """A bundle that cannot be trusted: edited, truncated, mixed or not one."""
+_UNREADABLE = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, SyntaxError, RuntimeError, MemoryError),
+    *(OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+)
+"""What zipfile and NumPy raise on files that are not archives of arrays."""
 
 
 @final
@@ -75,15 +79,15 @@ def write(
         "policy.npz": _npz(edges=problem.policy.edges),
         "certificate.json": _json(certificate),
     }
-    implicit = _parsed(workloads.parse, problem.workload.spec) is not None
-    if not implicit:
-        files["workload.npz"] = _workload_bytes(problem)
+    workload = checks.workload_record(problem.workload)
+    if workload["file"]:
+        files[checks.WORKLOAD] = _workload_bytes(problem)
     full = {
         "schema": SCHEMA,
         **manifest,
         "domain": _domain_record(problem.policy.domain),
-        "workload": {"spec": problem.workload.spec, "file": not implicit},
-        "policy": {"spec": problem.policy.spec, "meaning": problem.policy.meaning},
+        "workload": workload,
+        "policy": checks.policy_record(problem.policy),
         "sensitivity_exact": certificate["sensitivity_exact"],
         "bits": strategy.bits,
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
@@ -111,61 +115,56 @@ def _replace(target: Path, files: dict[str, bytes]) -> None:
 
 
 def read(path: str | Path) -> Contents:
-    """Read a bundle whose files are the ones its manifest names, byte for byte.
+    """Read a bundle whose files are the ones its manifest names, byte for byte, and of the types they should be.
 
     Guarantees:
         A bundle with a file edited, truncated, missing or taken from another bundle is refused, naming the file.
+        A policy or workload called by a spec string is the one of that name. Nothing outside the folder is read.
     """
     folder = Path(path)
     if not (folder / MANIFEST).is_file():
-        raise fail("bundle.read", repr(str(folder)), "is not a bundle (no manifest.json)", _WRITE_AGAIN)
-    manifest = _read_json(folder, MANIFEST)
+        raise fail("bundle.read", repr(str(folder)), "is not a bundle (no manifest.json)", WRITE_AGAIN)
+    manifest = _parse_json(folder, MANIFEST, _bytes(folder, MANIFEST))
     if manifest.get("schema") != SCHEMA:
-        problem = f"has schema {manifest.get('schema')!r}, this version reads {SCHEMA}"
-        raise _refuse(folder, MANIFEST, problem)
-    try:
-        return _contents(folder, manifest, {name: _checked(folder, manifest, name) for name in manifest["files"]})
-    except (KeyError, TypeError, AttributeError) as error:
-        raise _refuse(folder, MANIFEST, f"is not as this program writes it ({error})") from None
+        raise refuse(folder, MANIFEST, f"has schema {manifest.get('schema')!r}, this version reads {SCHEMA}")
+    with blaming(folder, MANIFEST):
+        checks.check_manifest(manifest)
+    return _contents(folder, manifest, {name: _checked(folder, manifest, name) for name in manifest["files"]})
 
 
 def _contents(folder: Path, manifest: dict[str, Any], files: dict[str, bytes]) -> Contents:
-    arrays = _load_npz(folder, "strategy.npz", files)
-    edges = _load_npz(folder, "policy.npz", files)["edges"]
-    labels = tuple(None if v is None else tuple(v) for v in manifest["domain"]["labels"])
-    domain = Domain(tuple(manifest["domain"]["sizes"]), tuple(manifest["domain"]["names"]), labels)
-    policy = policies.Policy(domain, manifest["policy"]["spec"], manifest["policy"]["meaning"], edges)
-    named = _parsed(policies.parse, policy.spec)
-    if named is not None and not (named.num_edges == len(edges) and np.array_equal(named.edges, edges)):
-        raise _refuse(folder, "policy.npz", f"does not hold the edges of {policy.spec}")
-    if manifest["workload"]["file"]:
-        matrix = _load_workload(_load_npz(folder, "workload.npz", files))
-        workload = workloads.from_matrix(matrix, domain=domain, spec=manifest["workload"]["spec"])
-    else:
-        workload = workloads.parse(manifest["workload"]["spec"])
-    strategy = Strategy(
-        str(arrays["kind"]),  # type: ignore[arg-type]
-        arrays["integers"],
-        int(arrays["bits"]),
-        str(arrays["family"]),
-    )
+    with blaming(folder, MANIFEST):
+        domain = checks.stored_domain(manifest["domain"])
+    with blaming(folder, "strategy.npz"):
+        strategy, weights = checks.stored_strategy(_load_npz(folder, "strategy.npz", files))
+    with blaming(folder, "policy.npz"):
+        edges = checks.stored_edges(_load_npz(folder, "policy.npz", files), domain.num_cells)
+    with blaming(folder, MANIFEST):
+        policy = checks.stored_policy(manifest["policy"], domain, edges)
+    custom = manifest["workload"]["file"]
+    with blaming(folder, checks.WORKLOAD if custom else MANIFEST):
+        matrix = checks.stored_matrix(_load_npz(folder, checks.WORKLOAD, files)) if custom else None
+        problem = Problem(checks.stored_workload(manifest["workload"], matrix, domain), policy)
     certificate = _parse_json(folder, "certificate.json", files["certificate.json"])
-    return Contents(Problem(workload, policy), strategy, arrays["weights"], certificate, manifest)
+    return Contents(problem, strategy, weights, certificate, manifest)
 
 
 def _checked(folder: Path, manifest: dict[str, Any], name: str) -> bytes:
-    if Path(name).name != name or not (folder / name).is_file():
-        raise _refuse(folder, name, "is missing")
-    size = (folder / name).stat().st_size
-    fits("bundle.read", f"{name!r}", size, advice=_WRITE_AGAIN)
-    content = (folder / name).read_bytes()
+    if not (folder / name).is_file():
+        raise refuse(folder, name, "is missing")
+    content = _bytes(folder, name)
     if hashlib.sha256(content).hexdigest() != manifest["files"][name]:
-        raise _refuse(folder, name, "was changed, cut short or taken from another bundle (its sha256 differs)")
+        raise refuse(folder, name, "was changed, cut short or taken from another bundle (its sha256 differs)")
     return content
 
 
-def _refuse(folder: Path, name: str, problem: str) -> BundleError:
-    return BundleError(f"bundle.read({str(folder)!r}): {name} {problem}. {_WRITE_AGAIN}")
+def _bytes(folder: Path, name: str) -> bytes:
+    try:
+        with blaming(folder, name):
+            fits("bundle.read", repr(name), (folder / name).stat().st_size, advice=WRITE_AGAIN)
+        return (folder / name).read_bytes()
+    except OSError as error:
+        raise refuse(folder, name, f"cannot be read ({error.strerror})") from None
 
 
 def _npz(**arrays: AnyArray) -> bytes:
@@ -177,31 +176,40 @@ def _npz(**arrays: AnyArray) -> bytes:
 def _load_npz(folder: Path, name: str, files: dict[str, bytes]) -> dict[str, AnyArray]:
     try:
         with zipfile.ZipFile(io.BytesIO(files[name])) as archive:
-            fits("bundle.read", repr(name), sum(i.file_size for i in archive.infolist()), advice=_WRITE_AGAIN)
+            fits("bundle.read", repr(name), sum(i.file_size for i in archive.infolist()), advice=WRITE_AGAIN)
         with np.load(io.BytesIO(files[name]), allow_pickle=False) as arrays:
-            return {key: arrays[key] for key in arrays.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+            held = {key: arrays[key] for key in arrays.files}
+    except _UNREADABLE as error:
         if isinstance(error, InputError):
             raise
-        raise _refuse(folder, name, "is not a readable .npz file") from None
+        raise refuse(folder, name, "is not a readable .npz file") from None
+    if not all(isinstance(array, np.ndarray) for array in held.values()):  # np.load gives other members as bytes
+        raise refuse(folder, name, "holds something that is no array")
+    return held
 
 
 def _json(record: dict[str, Any]) -> bytes:
     return (json.dumps(record, indent=1) + "\n").encode()
 
 
-def _read_json(folder: Path, name: str) -> dict[str, Any]:
-    return _parse_json(folder, name, (folder / name).read_bytes())
-
-
 def _parse_json(folder: Path, name: str, content: bytes) -> dict[str, Any]:
     try:
-        record = json.loads(content)
+        record = json.loads(content, parse_int=_whole, parse_constant=_no_number)
     except (ValueError, RecursionError):
-        raise _refuse(folder, name, "is not readable JSON") from None
+        raise refuse(folder, name, "is not readable JSON") from None
     if not isinstance(record, dict):
-        raise _refuse(folder, name, "is not a JSON object")
+        raise refuse(folder, name, "is not a JSON object")
     return record
+
+
+def _whole(digits: str) -> int:
+    number = int(digits)
+    return number if number.bit_length() <= MAX_BITS else _no_number(digits)
+
+
+def _no_number(text: str) -> Any:
+    """Refuse NaN, infinity and whole numbers that no float holds: nothing that is shipped is one."""
+    raise ValueError(text)
 
 
 def _workload_bytes(problem: Problem) -> bytes:
@@ -212,22 +220,5 @@ def _workload_bytes(problem: Problem) -> bytes:
     return _npz(data=S.data, indices=S.indices, indptr=S.indptr, shape=np.array(S.shape))
 
 
-def _load_workload(arrays: dict[str, AnyArray]) -> Any:
-    if "W" in arrays:
-        return arrays["W"]
-    return sp.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(arrays["shape"].tolist()))
-
-
 def _domain_record(domain: Domain) -> dict[str, Any]:
     return {"sizes": domain.sizes, "names": domain.names, "labels": domain.labels}
-
-
-def _parsed(parse: Any, spec: str) -> Any:
-    """Return what a spec string names, or None if it is no spec string (a path, or a description)."""
-    name = spec.partition(":")[0]
-    if ":" not in spec or not name.replace("-", "").isalpha():
-        return None
-    try:
-        return parse(spec)
-    except InputError:
-        return None

@@ -19,6 +19,7 @@ FLOW = [
     ["strategies"],
     ["certificate"],
     ["mechanisms"],
+    ["bundle_checks"],
     ["bundle"],
     ["fitting"],
     ["exporting", "report", "plots"],

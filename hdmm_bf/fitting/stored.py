@@ -7,58 +7,111 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hdmm_bf import bundle
+from hdmm_bf._checks import fail
 from hdmm_bf._linalg import threads_for
-from hdmm_bf.certificate import certify, disagreements
+from hdmm_bf.bounds import is_public
+from hdmm_bf.bundle_checks import refuse
+from hdmm_bf.certificate import AGREEMENT, Certificate, certify, disagreements
 from hdmm_bf.fitting.record import Fit
+
+_GRID_ROOM = 1.1, 1e-6
+"""Factor and rest by which putting a converged strategy on its grid may exceed the requested gap."""
+
+_ROUNDING = 1e-6
+"""Share of the lower bound by which rounding may put the error of a mechanism below it."""
 
 
 def load(path: str | Path) -> Fit:
     """Read a bundle and certify it anew; refused if anything in it disagrees with what is derived."""
     loaded, found = check(path)
     if found:
-        raise bundle.BundleError(f"bundle.load({str(path)!r}): {found[0]}. Fit the strategy again.")
+        raise bundle.BundleError(str(fail("bundle.load", repr(str(path)), found[0], "Fit the strategy again.")))
     return loaded
 
 
 def check(path: str | Path) -> tuple[Fit, list[str]]:
-    """Read a bundle, derive everything again from its files, and list what disagrees with its claims."""
+    """Read a bundle, derive everything again from its files, and list what disagrees with its claims.
+
+    Guarantees:
+        A bundle that cannot be trusted at all is refused with `BundleError`; a folder that is none with `InputError`.
+    """
     started = time.perf_counter()
     held = bundle.read(path)
-    strategy = held.strategy
-    with threads_for(held.problem.policy.num_cells):
-        derived = certify(
-            held.problem,
-            noise=held.manifest["noise"],
-            kind=strategy.kind,
-            integers=strategy.integers,
-            bits=strategy.bits,
-            weights=held.weights,
-        )
-    found = disagreements(held.certificate, derived)
-    manifest, seconds = held.manifest, time.perf_counter() - started
+    derived, public = _derive(path, held)
+    manifest = held.manifest
+    if (manifest["status"] == "exact") != public:
+        problem = f"claims status = {manifest['status']}, and the queries are {'' if public else 'not '}all public"
+        raise refuse(path, bundle.MANIFEST, problem)
     made = Fit(
         held.problem,
-        strategy,
+        held.strategy,
         derived,
         held.weights,
         float(manifest["requested_gap"]),
-        int(manifest["seed"]),
+        manifest["seed"],
         manifest["status"],
-        seconds,
-        reached=manifest.get("reached", {}),
+        time.perf_counter() - started,
+        reached={name: float(error) for name, error in manifest["reached"].items()},
     )
-    fresh = made.summary()
-    claims = {key: manifest.get(key) for key in fresh if key not in ("workload", "policy", "seconds")}
+    found = [f"certificate.json: {item}" for item in disagreements(held.certificate, derived)]
+    found += [f"manifest.json: {item}" for item in _manifest_disagreements(manifest, made)]
+    return made, [_printable(item) for item in found]
+
+
+def _derive(path: str | Path, held: bundle.Contents) -> tuple[Certificate, bool]:
+    """Certify what a bundle holds; numbers too large or small to be certified are a fault of the bundle."""
+    strategy = held.strategy
+    try:
+        with threads_for(held.problem.policy.num_cells), np.errstate(all="ignore"):  # what is not finite is refused
+            derived = certify(
+                held.problem,
+                noise=held.manifest["noise"],
+                kind=strategy.kind,
+                integers=strategy.integers,
+                bits=strategy.bits,
+                weights=held.weights,
+            )
+            public = is_public(held.problem)
+    except (ValueError, ArithmeticError) as error:
+        raise refuse(path, "strategy.npz", f"cannot be certified ({error})") from None
+    numbers = {name: value for name, value in derived.as_dict().items() if isinstance(value, float)}
+    for name, value in numbers.items():
+        if not math.isfinite(value):
+            raise refuse(path, "strategy.npz", f"cannot be certified ({name} is {value})")
+    return derived, public
+
+
+def _manifest_disagreements(manifest: dict[str, Any], made: Fit) -> list[str]:
+    """List what a manifest claims and is not so: the certificate's numbers, then what follows from them."""
+    certificate = made.certificate
+    found = disagreements({**manifest, "support": certificate.support}, certificate)
+    derived = {k: v for k, v in made.summary().items() if k not in ("workload", "policy", "seconds")}
     found += [
-        f"manifest.json claims {key} = {claims[key]}, derived {fresh[key]}"
-        for key in claims
-        if not _same(claims[key], fresh[key])
+        f"{name} is claimed to be {manifest.get(name)}, derived {value}"
+        for name, value in derived.items()
+        if name not in certificate.as_dict() and not _same(manifest.get(name), value)
     ]
-    return made, found
+    factor, rest = _GRID_ROOM
+    if made.status == "converged" and made.gap > factor * made.requested_gap + rest:
+        found.append(f"status is claimed to be converged to {made.requested_gap}, derived gap {made.gap}")
+    found += [
+        f"reached is claimed to be {error} by {name}, below the lower bound {certificate.lower_bound}"
+        for name, error in made.reached.items()
+        if error < (1 - _ROUNDING) * certificate.lower_bound
+    ]
+    return found
 
 
 def _same(claimed: Any, derived: Any) -> bool:
-    if isinstance(derived, float) and isinstance(claimed, int | float):
-        return math.isclose(claimed, derived, rel_tol=1e-9, abs_tol=1e-9)
-    return bool(claimed == derived)
+    if isinstance(derived, float):
+        number = isinstance(claimed, int | float) and not isinstance(claimed, bool)
+        return number and math.isclose(claimed, derived, rel_tol=AGREEMENT)
+    return type(claimed) is type(derived) and bool(claimed == derived)
+
+
+def _printable(text: str) -> str:
+    """Escape what could pass for other lines of the output."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -1,0 +1,286 @@
+"""What a bundle may hold: types, shapes and ranges of its files, and names that say what is there.
+
+A bundle comes from a stranger. Every function here takes what was read and either returns it with a known type or
+raises `InputError`; nothing outside the bundle is ever opened. A policy or workload that calls itself by a spec string
+must be the one of that name.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hdmm_bf import policy as policies
+from hdmm_bf import workload as workloads
+from hdmm_bf._checks import MAX_BITS, InputError, fail, whole_numbers
+from hdmm_bf._types import AnyArray, EdgeArray
+from hdmm_bf.domain import Domain
+from hdmm_bf.matrix import Dense, Sparse
+from hdmm_bf.policy import Policy
+from hdmm_bf.strategies import Strategy
+from hdmm_bf.strategies.solver import SENTENCES
+from hdmm_bf.workload import Workload
+
+WRITE_AGAIN = "Write the bundle again with `hdmm-bf fit ... --out`."
+FILES = frozenset({"strategy.npz", "policy.npz", "certificate.json"})
+WORKLOAD = "workload.npz"
+
+_MOST_BITS = 1000
+_INTEGER_LIMIT = 2**52
+_RECORDS: dict[str, dict[str, type]] = {
+    "domain": {"sizes": list, "names": list, "labels": list},
+    "workload": {"spec": str, "file": bool},
+    "policy": {"spec": str, "meaning": str},
+}
+_STRATEGY = {"kind", "family", "integers", "bits", "weights"}
+_CSR = {"data", "indices", "indptr", "shape"}
+_LOOKS_LIKE_SPEC = re.compile(r"\s*[\w-]+\s*:")
+_SPEC = re.compile(r"[A-Za-z-]+:[A-Za-z0-9=,:-]+")  # no dot and no slash, so that it can never be a path
+
+
+class BundleError(InputError):
+    """A bundle that cannot be trusted: edited, truncated, mixed or not one."""
+
+
+def refuse(folder: str | Path, name: str, problem: str) -> BundleError:
+    """Compose the refusal of a file of a bundle."""
+    return BundleError(str(fail("bundle.read", repr(str(folder)), f"{name} {problem}", WRITE_AGAIN)))
+
+
+@contextmanager
+def blaming(folder: str | Path, name: str) -> Iterator[None]:
+    """Turn an `InputError` into a refusal that names the file it came from."""
+    try:
+        yield
+    except InputError as error:
+        raise error if isinstance(error, BundleError) else refuse(folder, name, f"is refused: {error}") from None
+
+
+def check_manifest(manifest: dict[str, Any]) -> None:
+    """Check the type and range of everything in a manifest that is used and not derived again."""
+    _want(manifest.get("noise") in ("gaussian", "laplace"), "noise", "must be gaussian or laplace", manifest)
+    _want(_is_text(manifest.get("status")) and manifest["status"] in SENTENCES, "status", "is unknown", manifest)
+    _want(_is_whole(manifest.get("seed")), "seed", "must be a whole number", manifest)
+    gap: Any = manifest.get("requested_gap")
+    _want(_is_real(gap) and gap > 0, "requested_gap", "must be a positive number", manifest)
+    seconds: Any = manifest.get("seconds")
+    _want(_is_real(seconds) and seconds >= 0, "seconds", "must be a number, not negative", manifest)
+    reached = manifest.get("reached")
+    good = isinstance(reached, dict) and all(_is_real(v) and v >= 0 for v in reached.values())
+    _want(good, "reached", "must hold numbers, none negative", manifest)
+    for key, types in _RECORDS.items():
+        record = manifest.get(key)
+        typed = isinstance(record, dict) and all(isinstance(record.get(k), t) for k, t in types.items())
+        _want(typed, key, f"must hold {', '.join(types)}", manifest)
+    for key in ("workload", "policy"):
+        _want(_is_text(manifest[key]["spec"]), key, "must be called by printable text", manifest)
+    files, wanted = manifest.get("files"), FILES | ({WORKLOAD} if manifest["workload"]["file"] else set())
+    _want(isinstance(files, dict) and set(files) == wanted, "files", f"must be {', '.join(sorted(wanted))}", manifest)
+
+
+def _want(good: bool, key: str, problem: str, manifest: dict[str, Any]) -> None:
+    if not good:
+        seen = f"{key}={manifest[key]!r}" if key in manifest else f"no {key}"
+        raise fail("manifest", seen, problem, WRITE_AGAIN)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value.isprintable()
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= MAX_BITS
+
+
+def _is_real(value: object) -> bool:
+    return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def stored_domain(record: dict[str, Any]) -> Domain:
+    """Return the domain that a manifest describes."""
+    names, labels = record["names"], record["labels"]
+    lists = [names, *(values for values in labels if values is not None)]
+    if not all(isinstance(values, list) and all(isinstance(v, str) for v in values) for values in lists):
+        raise fail("domain", f"names={names!r}", "names and labels must be text", WRITE_AGAIN)
+    if not all(_is_whole(size) for size in record["sizes"]):
+        raise fail("domain", f"sizes={record['sizes']!r}", "sizes must be whole numbers", WRITE_AGAIN)
+    return Domain(tuple(record["sizes"]), tuple(names), tuple(v if v is None else tuple(v) for v in labels))
+
+
+def stored_strategy(arrays: dict[str, AnyArray]) -> tuple[Strategy, AnyArray]:
+    """Return the strategy and the edge weights, after checking the type and range of every array."""
+    _exactly(arrays, _STRATEGY)
+    kind, family = _text("kind", arrays["kind"]), _text("family", arrays["family"])
+    if kind not in ("vertex", "edge"):
+        raise fail("kind", repr(kind), "must be vertex or edge", WRITE_AGAIN)
+    integers, bits, weights = arrays["integers"], arrays["bits"], arrays["weights"]
+    _typed("integers", integers, "i", 2)
+    integers = integers.astype(np.int64)
+    if np.any(integers <= -_INTEGER_LIMIT) or np.any(integers >= _INTEGER_LIMIT):  # not np.abs: -2^63 stays negative
+        raise fail("integers", f"of type {integers.dtype}", "must be below 2^52 in size", WRITE_AGAIN)
+    _typed("bits", bits, "iu", 0)
+    if not 0 <= int(bits) <= _MOST_BITS:
+        raise fail("bits", int(bits), f"must be 0 to {_MOST_BITS}", WRITE_AGAIN)
+    _check_weights(weights)
+    return Strategy(kind, integers, int(bits), family), weights.astype(np.float64)  # type: ignore[arg-type]
+
+
+def _check_weights(weights: AnyArray) -> None:
+    _typed("weights", weights, "f", 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = float(weights.astype(np.float64).sum())
+    if not math.isfinite(total) or np.any(weights < 0) or (weights.size and not total > 0):
+        raise fail("weights", f"with sum {total}", "must be finite, not negative and not all zero", WRITE_AGAIN)
+
+
+def stored_edges(arrays: dict[str, AnyArray], num_cells: int) -> EdgeArray:
+    """Return the edges of a policy in the order of the file; loops, repeats and unknown cells are refused."""
+    _exactly(arrays, {"edges"})
+    edges = arrays["edges"]
+    _typed("edges", edges, "iu", 2)
+    if edges.shape[1] != 2:
+        raise fail("edges", f"of shape {edges.shape}", "an edge has two ends", WRITE_AGAIN)
+    u, v = whole_numbers("policy.edges", "edges", edges).reshape(-1, 2).T
+    canonical = policies.from_edges(u, v, num_cells).edges
+    held = np.stack([u, v], axis=1)
+    if not np.array_equal(held[np.lexsort((v, u))], canonical):
+        raise fail("edges", f"{len(held)} edges", "are repeated, or have their ends in the wrong order", WRITE_AGAIN)
+    return held
+
+
+def stored_matrix(arrays: dict[str, AnyArray]) -> Any:
+    """Return the workload matrix, dense or CSR; its entries are checked when the workload is made."""
+    if "W" in arrays:
+        _exactly(arrays, {"W"})
+        return arrays["W"]
+    _exactly(arrays, _CSR)
+    for name in ("indices", "indptr", "shape"):
+        _typed(name, arrays[name], "i", 1)
+    _typed("data", arrays["data"], "f", 1)
+    shape, indptr = arrays["shape"].tolist(), arrays["indptr"]
+    if len(shape) != 2 or min(shape) < 1 or indptr.size != shape[0] + 1:
+        raise fail("workload", f"shape {shape}", f"does not go with {indptr.size} row pointers", WRITE_AGAIN)
+    try:
+        return sp.csr_array((arrays["data"], arrays["indices"], indptr), shape=tuple(shape))
+    except (ValueError, OverflowError) as error:
+        raise fail("workload", f"shape {shape}", f"its sparse form is damaged ({error})", WRITE_AGAIN) from None
+
+
+def _exactly(arrays: dict[str, AnyArray], names: Collection[str]) -> None:
+    if set(arrays) != set(names):
+        raise fail("arrays", ", ".join(sorted(arrays)), f"must be {', '.join(sorted(names))}", WRITE_AGAIN)
+
+
+def _typed(name: str, array: AnyArray, kinds: str, ndim: int) -> None:
+    if array.dtype.kind not in kinds or array.dtype.itemsize > 8 or array.ndim != ndim:
+        seen = f"of type {array.dtype} with {array.ndim} dimensions"
+        what = "real" if kinds == "f" else "whole"
+        raise fail(name, seen, f"must be {what} numbers with {ndim} dimensions", WRITE_AGAIN)
+
+
+def _text(name: str, array: AnyArray) -> str:
+    if array.dtype.kind != "U" or array.ndim != 0 or not str(array).isprintable():
+        raise fail(name, f"of type {array.dtype}", "must be printable text", WRITE_AGAIN)
+    return str(array)
+
+
+def stored_policy(record: dict[str, Any], domain: Domain, edges: EdgeArray) -> Policy:
+    """Return the policy, which must be the named one if it has a name, and hide what it says it hides."""
+    named = named_policy(record["spec"], domain)
+    if named is not None and not (named.num_edges == len(edges) and np.array_equal(named.edges, edges)):
+        raise fail("policy", named.spec, "policy.npz does not hold the edges of that policy", WRITE_AGAIN)
+    made = named or Policy(domain, record["spec"], _plain_meaning(edges, domain), edges)
+    if record["meaning"] != made.meaning:
+        problem = f"says that it hides {record['meaning']!r}, and hides {made.meaning!r}"
+        raise fail("policy", made.spec, problem, WRITE_AGAIN)
+    return made
+
+
+def policy_record(policy: Policy) -> dict[str, str]:
+    """Describe a policy so that `stored_policy` finds every word of it true.
+
+    A graph without a spec string has the meaning that follows from its edges: other words could not be checked.
+    """
+    try:
+        named = named_policy(policy.spec, policy.domain)
+    except InputError:
+        named = None
+    same = named is not None and (named.spec, named.meaning) == (policy.spec, policy.meaning)
+    if same and named is not None and np.array_equal(named.edges, policy.edges):
+        return {"spec": policy.spec, "meaning": policy.meaning}
+    return {"spec": _described(policy.spec, "graph"), "meaning": _plain_meaning(policy.edges, policy.domain)}
+
+
+def _plain_meaning(edges: EdgeArray, domain: Domain) -> str:
+    u, v = edges.T
+    return policies.from_edges(u, v, domain).meaning
+
+
+def named_policy(spec: str, domain: Domain) -> Policy | None:
+    """Return the policy that a spec string names, on the given domain; None if it is a path or a description."""
+    if not _LOOKS_LIKE_SPEC.match(spec):
+        return None
+    text = _spec_string(spec)
+    name, _, rest = text.partition(":")
+    try:
+        if name.lower() == "product":
+            return policies.product(*map(policies.parse, rest.split(",")), domain=domain)
+        made = policies.parse(text)
+    except RecursionError:
+        raise fail("policy", repr(spec), "is nested too deeply", WRITE_AGAIN) from None
+    if made.domain.sizes != domain.sizes:
+        raise fail("policy", made.spec, f"is not on the domain {domain}", WRITE_AGAIN)
+    if name.lower() == "sensitive":  # its meaning calls the attributes by their names
+        return policies.sensitive(domain, [int(a) for a in made.spec.rpartition(":")[2].split(",")])
+    return Policy(domain, made.spec, made.meaning, made.stored, made.factors, made.notes)
+
+
+def named_workload(spec: str) -> Workload | None:
+    """Return the workload that a spec string names; None if it is a path or a description."""
+    return workloads.parse(_spec_string(spec)) if _LOOKS_LIKE_SPEC.match(spec) else None
+
+
+def _spec_string(spec: str) -> str:
+    if not _SPEC.fullmatch(spec.strip()):
+        raise fail("spec", repr(spec), "looks like a spec string and is none", WRITE_AGAIN)
+    return spec.strip()
+
+
+def workload_record(workload: Workload) -> dict[str, Any]:
+    """Describe a workload: by its spec string if that makes it again, else by words and a file."""
+    try:
+        named = named_workload(workload.spec)
+    except InputError:
+        named = None
+    matrix = workload.matrix
+    written_out = isinstance(matrix, Dense | Sparse)  # no spec string makes one, whatever the matrix calls itself
+    if named is not None and not written_out and _alike(named, workload):
+        return {"spec": workload.spec, "file": False}
+    return {"spec": _described(workload.spec, "matrix"), "file": True}
+
+
+def _alike(named: Workload, given: Workload) -> bool:
+    kind = type(named.matrix) is type(given.matrix)
+    return kind and (named.spec, named.matrix.shape) == (given.spec, given.matrix.shape)
+
+
+def _described(spec: str, what: str) -> str:
+    """Return words for something without a spec string that nobody takes for one."""
+    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in spec)
+    return f"{what} ({text})" if _LOOKS_LIKE_SPEC.match(text) else text
+
+
+def stored_workload(record: dict[str, Any], matrix: Any, domain: Domain) -> Workload:
+    """Return the workload of a spec string, or of a matrix that does not call itself by one."""
+    named = named_workload(record["spec"])
+    if (named is None) != record["file"]:
+        problem = "a workload has either a spec string or a file"
+        raise fail("workload", repr(record["spec"]), problem, WRITE_AGAIN)
+    return named or workloads.from_matrix(matrix, domain=domain, spec=record["spec"])
