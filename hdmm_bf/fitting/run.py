@@ -153,7 +153,7 @@ def _laplace(
 def default_seconds(problem: Problem) -> float:
     """Return the default time limit of a Laplace search: 90 s at 64 cells, growing a little faster than the cells."""
     cells = float(max(problem.grounding.kept.size, 4))
-    return min(500.0, 90.0 * math.pow(cells / 64, 1.25))
+    return min(400.0, 90.0 * math.pow(cells / 64, 1.25))
 
 
 def bound(
