@@ -18,6 +18,9 @@ from hdmm_bf.transform import Problem
 
 Kind: TypeAlias = Literal["vertex", "edge"]
 
+_CHOLESKY_PIVOT, _RANK_PIVOT = 1e-4, 1e-11
+"""Smallest pivots, against the largest: below the first QR is used, below the second A counts as rank deficient."""
+
 
 class Draft(NamedTuple):
     """A strategy in floating point, of full column rank, with where it came from and its exact unit error."""
@@ -57,9 +60,17 @@ def edge_gram(problem: Problem) -> SquareMatrix:
 
 
 def trace_of_inverse(A: RealMatrix, V: SquareMatrix) -> float:
-    """Return tr(V (A^T A)^-1), infinite if A has not full column rank."""
+    """Return tr(V (A^T A)^-1), infinite if A has not full column rank.
+
+    By Cholesky of A^T A, which squares the condition number, and by QR of A where that would cost digits.
+    """
     C = la.cholesky(A.T @ A)
-    if C is None or np.diag(C).min() < 1e-7 * np.diag(C).max():
-        return math.inf
+    if C is None or np.diag(C).min() < _CHOLESKY_PIVOT * np.diag(C).max():
+        if len(A) < A.shape[1]:
+            return math.inf
+        C = np.asfortranarray(np.asarray(np.linalg.qr(A, mode="r")).T)
+        pivots = np.abs(np.diag(C))
+        if pivots.min() <= _RANK_PIVOT * pivots.max():
+            return math.inf
     half = blas.dtrsm(1.0, C, np.asfortranarray(V), lower=1)
     return float(np.trace(blas.dtrsm(1.0, C, half.T, lower=1)))

@@ -133,6 +133,17 @@ def _device(loss, centre):
     return in_float64(_minimise_on_device)(loss, np.ones(6), (centre,), 40)
 
 
+def test_the_error_of_an_ill_conditioned_strategy_keeps_its_digits():
+    """[I; Theta] with a huge row: squaring the condition number would lose half the digits."""
+    made = problem("identity:4", "unbounded:4")
+    A = np.vstack([1e-6 * np.eye(4), np.ones((1, 4)), np.diag([1, -1, 1, -1.0])])
+    A[5:] *= 1e-5
+    found = draft(made, "vertex", A, norm="L1", origin="")
+    assert found.error == pytest.approx(exact_error(made, "vertex", A), rel=1e-9)
+    assert draft(made, "vertex", np.ones((6, 4)), norm="L1", origin="").error == math.inf
+    assert draft(made, "vertex", np.eye(4)[:3], norm="L1", origin="").error == math.inf
+
+
 # ---------------------------------------------------------------- floors
 
 
