@@ -301,6 +301,24 @@ def test_limits_never_cut_the_floors():
             assert made.unit_error <= found.error * (1 + 2e-6)
 
 
+def test_a_start_is_kept_and_never_got_worse_than():
+    first = bf.fit("all-range:10", "bounded:10", noise="laplace", max_steps=12)
+    again = bf.fit("all-range:10", "bounded:10", noise="laplace", max_steps=2, start=first)
+    assert again.unit_error <= first.unit_error * (1 + 2e-6)
+    with pytest.raises(ValueError, match=r"is for another policy.*same policy"):
+        bf.fit("all-range:10", "line:10", noise="laplace", start=first)
+    with pytest.raises(ValueError, match="must be a fit"):
+        bf.fit("all-range:10", "bounded:10", noise="laplace", start=np.ones(45))
+
+
+def test_another_familys_strategy_is_polished_and_never_worse():
+    made = problem("all-range:8", "threshold:8:2")
+    for found in classical.floors(made, "L1"):
+        better = vertex.polish(made, found)
+        assert better.error <= found.error
+        assert better.error == pytest.approx(exact_error(made, "vertex", better.matrix), rel=1e-6)
+
+
 def test_an_interrupted_laplace_search_keeps_the_best_so_far():
     seen = []
 

@@ -13,6 +13,7 @@ from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import Noise, RealVector
 from hdmm_bf.bounds import Bounds, is_public, svd_bound, uniform
 from hdmm_bf.certificate import certify
+from hdmm_bf.error import Draft, draft
 from hdmm_bf.fitting.inputs import as_problem
 from hdmm_bf.fitting.record import Fit
 from hdmm_bf.strategies import (
@@ -72,7 +73,8 @@ def fit(
         family: for Laplace noise, search this family alone (the floors are kept): p-identity, cell-budgets, vertex,
             dictionary.
         seed: for families that draw random numbers.
-        start: for Gaussian noise, an earlier fit, or its edge weights, for the same policy, to start from.
+        start: an earlier fit of the same policy to start from; for Gaussian noise also its edge weights. A Laplace fit
+            is never worse than its start.
         callback: called with the error and bound after every step.
 
     Guarantees:
@@ -91,7 +93,7 @@ def fit(
         elif noise == "gaussian":
             found = _gaussian(problem, gap, max_seconds, max_steps, start, callback)
         else:
-            found = _laplace(problem, gap, max_seconds, max_steps, family, seed, callback)
+            found = _laplace(problem, gap, max_seconds, max_steps, family, seed, start, callback)
         made = found.strategy
         certificate = certify(
             problem, noise=noise, kind=made.kind, integers=made.integers, bits=made.bits, weights=found.weights
@@ -127,8 +129,10 @@ def _laplace(
     max_steps: int | None,
     family: str | None,
     seed: int,
+    start: Fit | RealVector | None,
     callback: Callback | None,
 ) -> _Found:
+    initial = _start_draft(problem, start)
     limit = default_seconds(problem) if max_seconds is None and max_steps is None else max_seconds
     lower = search(
         gaussian.steps(problem, gap=_BOUND_GAP),
@@ -140,7 +144,15 @@ def _laplace(
         max_steps = 1
     table = portfolio.Table()
     found = search(
-        portfolio.steps(problem, bound=lower.bound, weights=lower.proof, seed=seed, table=table, family=family),
+        portfolio.steps(
+            problem,
+            bound=lower.bound,
+            weights=lower.proof,
+            seed=seed,
+            table=table,
+            family=family,
+            initial=initial,
+        ),
         gap=gap,
         max_seconds=math.inf if limit is None else limit,
         max_iterations=max_steps,
@@ -225,6 +237,22 @@ def _check(noise: str, gap: float, max_seconds: float | None, family: str | None
     if noise == "laplace" and family is not None and family not in portfolio.FAMILIES:
         advice = nearest(family, portfolio.FAMILIES)
         raise fail("fit", f"family={family!r}", "is not a family for Laplace noise", advice)
+
+
+def _start_draft(problem: Problem, start: Fit | RealVector | None) -> Draft | None:
+    """Return an earlier fit's strategy, measured for this problem."""
+    if start is None:
+        return None
+    advice = "Start from a fit of the same policy."
+    if not isinstance(start, Fit):
+        raise fail("fit", f"start of type {type(start).__name__}", "must be a fit for Laplace noise", advice)
+    old, policy = start.problem.policy, problem.policy
+    if old.num_cells != policy.num_cells or not np.array_equal(old.edges, policy.edges):
+        raise fail("fit", f"start for {old.spec}", f"is for another policy than {policy.spec}", advice)
+    matrix = start.strategy.matrix()
+    if start.strategy.kind == "vertex":
+        matrix = problem.grounding.columns(matrix)
+    return draft(problem, start.strategy.kind, matrix, norm="L1", origin=start.strategy.family)
 
 
 def _start_weights(problem: Problem, start: Fit | RealVector | None) -> RealVector | None:

@@ -7,7 +7,7 @@ that depends on their results alone, not on the clock: a limit on time cuts the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import final
 
@@ -23,13 +23,13 @@ FAMILIES = {
     "vertex": vertex.steps,
     "dictionary": dictionary.steps,
 }
-_LOOK = {"p-identity": 12, "cell-budgets": 8, "vertex": 13, "dictionary": 2}
+_LOOK = {"p-identity": 12, "cell-budgets": 8, "vertex": 13, "dictionary": 2, "polish": 1}
 """Steps of every family before the leader gets more than the others."""
 
 _LEADER_TURNS = 6
 """Steps of the leader for one of each other family."""
 
-_STALE = {"p-identity": 150, "cell-budgets": 60, "vertex": 25, "dictionary": 1}
+_STALE = {"p-identity": 150, "cell-budgets": 60, "vertex": 25, "dictionary": 1, "polish": 1}
 """Steps without gain after which a family is not asked again."""
 
 _GAIN = 1e-6
@@ -76,12 +76,19 @@ def applicable(problem: Problem, family: str | None) -> list[str]:
 
 
 def steps(
-    problem: Problem, *, bound: float, weights: RealVector, seed: int, table: Table, family: str | None = None
+    problem: Problem,
+    *,
+    bound: float,
+    weights: RealVector,
+    seed: int,
+    table: Table,
+    family: str | None = None,
+    initial: Draft | None = None,
 ) -> Iterator[Progress[Draft, RealVector]]:
     """Yield the best strategy so far: of the floors first, then after every step of every family.
 
     Guarantees:
-        No floor has a smaller error than any candidate yielded.
+        Neither a floor nor the initial strategy has a smaller error than any candidate yielded.
     """
     best: Draft | None = None
 
@@ -91,8 +98,12 @@ def steps(
         return Progress(best.error, bound, best, weights)
 
     yield offer(min(floors(problem, table, "L1"), key=lambda d: d.error))  # one step, which no limit cuts short
+    if initial is not None:
+        yield offer(initial)
     found_next: Draft | None
     running = {name: FAMILIES[name](problem, seed=seed + i) for i, name in enumerate(applicable(problem, family))}
+    if family is None and "vertex" in running:
+        running["polish"] = _polish(problem, lambda: best)
     reached = dict.fromkeys(running, math.inf)
     idle = dict.fromkeys(running, 0)
     for name in _turns(running, reached):
@@ -106,6 +117,13 @@ def steps(
         if idle[name] >= _STALE[name]:
             del running[name]
         yield offer(found_next)
+
+
+def _polish(problem: Problem, current: Callable[[], Draft | None]) -> Iterator[Draft]:
+    """After the look at every family: one polish of the best strategy so far in the vertex family, if it can be."""
+    found = current()
+    if found is not None and found.kind == "vertex" and found.origin != vertex.NAME:
+        yield vertex.polish(problem, found)
 
 
 def _turns(running: dict[str, Iterator[Draft]], reached: dict[str, float]) -> Iterator[str]:
