@@ -27,6 +27,8 @@ AGREEMENT = 1e-9
 
 _EPS = float(np.finfo(np.float64).eps)
 _CHUNK_ENTRIES = 2**23
+_TALL = 8
+"""Queries, against cells, up to which the error is computed from the rows; taller workloads go through W^T W."""
 _MOST_ROW_ENTRIES = 2**24
 """Entries up to which the workload is written out to measure every query by itself."""
 
@@ -185,12 +187,13 @@ def _trace_and_support(problem: Problem, kind: str, A: RealMatrix) -> tuple[floa
         return 0.0, 0.0
     if len(A) == 0:
         return 0.0, 1.0
-    rows = _query_rows(problem, kind)
     if len(A) >= columns:
         R = qr(A, mode="r", check_finite=False)[0][:columns]
         pivots = np.abs(np.diag(R))
         if pivots.min() > columns * _EPS * pivots.max():
-            return _trace(R, problem, kind, rows), 0.0
+            few = problem.workload.num_queries <= _TALL * columns
+            return _trace(R, problem, kind, _query_rows(problem, kind) if few else None), 0.0
+    rows = _query_rows(problem, kind)
     if rows is None:
         advice = "Use a strategy of full column rank for workloads with so many queries."
         raise fail("certificate", f"strategy with {len(A)} rows", "its support cannot be checked", advice)
