@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from hdmm_bf.certificate import Certificate
     from hdmm_bf.domain import Domain
     from hdmm_bf.fitting import Fit, bound, compare, fit, load
+    from hdmm_bf.mechanisms.histogram import histogram
+    from hdmm_bf.mechanisms.ledger import Ledger, fingerprint
+    from hdmm_bf.mechanisms.plan import Plan, plan
+    from hdmm_bf.mechanisms.release import Release, release
     from hdmm_bf.policy import Policy
     from hdmm_bf.sensitivities import sensitivity
     from hdmm_bf.transform import Problem
@@ -30,13 +34,20 @@ _NAMES = {
     "Domain": "domain",
     "Fit": "fitting",
     "InputError": "_checks",
+    "Ledger": "mechanisms.ledger",
+    "Plan": "mechanisms.plan",
     "Policy": "policy",
     "Problem": "transform",
+    "Release": "mechanisms.release",
     "Workload": "workload",
     "bound": "fitting",
     "compare": "fitting",
+    "fingerprint": "mechanisms.ledger",
     "fit": "fitting",
+    "histogram": "mechanisms.histogram",
     "load": "fitting",
+    "plan": "mechanisms.plan",
+    "release": "mechanisms.release",
     "sensitivity": "sensitivities",
 }
 
@@ -46,18 +57,25 @@ __all__ = [
     "Domain",
     "Fit",
     "InputError",
+    "Ledger",
+    "Plan",
     "Policy",
     "Problem",
+    "Release",
     "Workload",
     "__version__",
     "bound",
     "bounds",
     "compare",
     "domain",
+    "fingerprint",
     "fit",
+    "histogram",
     "load",
     "matrix",
+    "plan",
     "policy",
+    "release",
     "sensitivity",
     "transform",
     "workload",

@@ -13,6 +13,7 @@ import click
 from hdmm_bf import __version__
 from hdmm_bf.cli.explain import explain
 from hdmm_bf.cli.fit import bound, compare, fit
+from hdmm_bf.cli.release import ledger, release
 from hdmm_bf.cli.share import export, verify
 
 
@@ -36,7 +37,7 @@ def app(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (explain, bound, fit, compare, verify, export):
+for command in (explain, bound, fit, compare, verify, export, release, ledger):
     app.add_command(command)
 
 

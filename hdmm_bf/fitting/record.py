@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-import scipy.linalg
 
 from hdmm_bf import __version__, bundle
 from hdmm_bf import policy as policies
@@ -21,14 +20,11 @@ from hdmm_bf._checks import fail, fits, whole_numbers
 from hdmm_bf._types import Noise, RealMatrix, RealVector
 from hdmm_bf.bounds import Bounds
 from hdmm_bf.certificate import Certificate
-from hdmm_bf.error import edge_columns
-from hdmm_bf.mechanisms.privacy import noise_variance
+from hdmm_bf.mechanisms.privacy import gaussian_epsilon, noise_variance
+from hdmm_bf.mechanisms.reconstruction import Reconstruction
 from hdmm_bf.strategies import Status, Strategy, TracePoint
 from hdmm_bf.strategies.solver import SENTENCES
 from hdmm_bf.transform import Problem
-
-_ROW_BLOCK = 1024
-_BLOCK_ENTRIES = 2**25
 
 
 @final
@@ -110,6 +106,23 @@ class Fit:
         total = self.expected_error(epsilon=epsilon, delta=delta, rho=rho)
         return math.sqrt(total / self.problem.workload.num_queries)
 
+    def epsilon_for(self, *, rmse: float, delta: float | None = None) -> float:
+        """Return the epsilon at which the root mean squared error of a query is as wanted.
+
+        Args:
+            rmse: the error wanted.
+            delta: for Gaussian noise, the probability that epsilon is exceeded.
+        """
+        if not (rmse > 0 and math.isfinite(rmse)):
+            raise fail("fit.epsilon_for", f"rmse={rmse}", "must be a positive number", "Use for example 5.0.")
+        if (delta is None) != (self.noise == "laplace"):
+            advice = "Give delta for Gaussian noise, and none for Laplace noise."
+            raise fail("fit.epsilon_for", f"delta={delta}", f"does not go with {self.noise} noise", advice)
+        if self.unit_error == 0:
+            raise fail("fit.epsilon_for", f"rmse={rmse}", "the answers are public and have no error", "Publish them.")
+        scale = rmse / math.sqrt(self.unit_error / self.problem.workload.num_queries)
+        return math.sqrt(2) / scale if delta is None else gaussian_epsilon(scale, delta)
+
     def per_query_stddev(
         self,
         *,
@@ -125,32 +138,20 @@ class Fit:
         if chosen.size and not (chosen.min() >= 0 and chosen.max() < m):
             worst = chosen.min() if chosen.min() < 0 else chosen.max()
             raise fail("fit.per_query_stddev", f"query {worst}", f"queries are 0 to {m - 1}", "Correct it.")
-        blocks = [np.linalg.norm(self._noise_rows(block), axis=1) for block in _blocks(chosen, m)]
-        return sigma * self.certificate.sensitivity * np.concatenate([np.empty(0), *blocks])
+        variances = self.recovery.variances(None if queries is None else chosen)
+        return np.asarray(sigma * self.certificate.sensitivity * np.sqrt(variances))
 
     def reconstruction(self) -> RealMatrix:
         """Return W A^+, m x r: it turns noisy answers of the strategy into answers of the workload."""
         m, r = self.problem.workload.num_queries, self.strategy.num_rows
         fits("fit.reconstruction", f"{m} x {r}", m * r * 8, advice="Reconstruct the chosen queries only.")
-        return np.concatenate([np.empty((0, r)), *(self._noise_rows(block) for block in _blocks(np.arange(m), m))])
-
-    def _noise_rows(self, queries: np.ndarray) -> RealMatrix:
-        """Rows of W A^+ for some queries."""
-        m = self.problem.workload.num_queries
-        fits("fit", f"{m} queries", m * queries.size * 8, advice="Ask for fewer queries at a time.")
-        picks = np.zeros((m, queries.size))
-        picks[queries, np.arange(queries.size)] = 1.0
-        rows = self.problem.grounding.columns(self.problem.workload.matrix.rmv(picks).T)
-        if self.strategy.kind == "edge":
-            rows = edge_columns(self.problem, rows)
-        return np.asarray(rows @ self._pseudo_inverse)
+        blocks = self.recovery.blocks(np.arange(m))
+        return np.concatenate([np.empty((0, r)), *map(self.recovery.queries, blocks)])
 
     @cached_property
-    def _pseudo_inverse(self) -> RealMatrix:
-        A = self.strategy.matrix()
-        if self.strategy.kind == "vertex":
-            A = self.problem.grounding.columns(A)
-        return np.asarray(scipy.linalg.pinv(A)) if A.size else np.zeros(A.shape[::-1])
+    def recovery(self) -> Reconstruction:
+        """How noisy answers of the strategy become answers of the workload."""
+        return Reconstruction(self.problem, self.strategy)
 
     def summary(self) -> dict[str, Any]:
         """Return the facts about this fit as plain values."""
@@ -195,9 +196,3 @@ class Fit:
             certificate=self.certificate.as_dict(),
             manifest=manifest,
         )
-
-
-def _blocks(chosen: np.ndarray, num_queries: int) -> list[np.ndarray]:
-    """Cut a list of queries so that the unit vectors that pick a block stay small."""
-    size = max(1, min(_ROW_BLOCK, _BLOCK_ENTRIES // num_queries))
-    return [chosen[i : i + size] for i in range(0, chosen.size, size)]

@@ -1,13 +1,16 @@
-"""From privacy parameters to the size of the noise, for a strategy of sensitivity 1.
+"""From privacy parameters to the size of the noise, for a strategy of sensitivity 1, and back.
 
-These are the numbers for predicting errors: ideal Laplace and Gaussian noise, the Gaussian calibrated exactly
-(Balle and Wang, 2018). What a release draws is discrete noise, calibrated on its own grid.
+`noise_variance` predicts errors: ideal Laplace and Gaussian noise, the Gaussian calibrated exactly (Balle and Wang,
+2018). What a release draws is discrete noise, accounted in zero-concentrated privacy (`zcdp_*`), which holds exactly
+for it and asks for a few percent more noise.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr
 
 from hdmm_bf._checks import fail
@@ -45,19 +48,8 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
         `gaussian_delta(sigma, epsilon)` equals delta to a relative 1e-12.
     """
     _positive("epsilon", epsilon)
-    if not 0 < delta < 1:
-        raise fail("privacy", f"delta={delta}", "must be between 0 and 1", "Use for example 1e-6.")
-    low = high = 1.0 / epsilon
-    while gaussian_delta(high, epsilon) > delta:
-        high *= 2
-    while gaussian_delta(low, epsilon) < delta:
-        low /= 2
-    while high - low > 1e-15 * high:
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if gaussian_delta(middle, epsilon) > delta else (low, middle)
-    return high
+    _probability(delta)
+    return _least(lambda sigma: gaussian_delta(sigma, epsilon) <= delta)
 
 
 def gaussian_delta(sigma: float, epsilon: float) -> float:
@@ -65,6 +57,65 @@ def gaussian_delta(sigma: float, epsilon: float) -> float:
     first = log_ndtr(0.5 / sigma - epsilon * sigma)
     second = epsilon + log_ndtr(-0.5 / sigma - epsilon * sigma)
     return float(math.exp(first) * -math.expm1(min(second - first, 0.0)))
+
+
+def gaussian_epsilon(sigma: float, delta: float) -> float:
+    """Return the least epsilon for which noise of that standard deviation is (epsilon, delta)-private."""
+    _probability(delta)
+    _positive("sigma", sigma)
+    return _least(lambda epsilon: gaussian_delta(sigma, epsilon) <= delta)
+
+
+def zcdp_delta(rho: float, epsilon: float) -> float:
+    """Return a delta for which rho-zCDP implies (epsilon, delta)-privacy.
+
+    Guarantees:
+        The infimum over orders alpha > 1 of exp((alpha - 1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha / (alpha - 1)
+        (Canonne, Kamath, Steinke 2020, Proposition 12); every order gives a valid delta, so an inexact minimiser is
+        safe.
+    """
+
+    def log_delta(log_excess: float) -> float:
+        excess = math.exp(log_excess)  # alpha - 1
+        alpha = 1 + excess
+        return excess * (alpha * rho - epsilon) - alpha * math.log1p(1 / excess) - log_excess
+
+    found = minimize_scalar(log_delta, bounds=(-40.0, 40.0), method="bounded", options={"xatol": 1e-10})
+    return math.exp(min(float(found.fun), 0.0))
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """Return the least epsilon for which rho-zCDP is known to imply (epsilon, delta)-privacy."""
+    _positive("rho", rho)
+    _probability(delta)
+    return _least(lambda epsilon: zcdp_delta(rho, epsilon) <= delta)
+
+
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """Return the largest rho for which rho-zCDP is known to imply (epsilon, delta)-privacy."""
+    _positive("epsilon", epsilon)
+    _probability(delta)
+    return 1.0 / _least(lambda inverse: zcdp_delta(1.0 / inverse, epsilon) <= delta)
+
+
+def _least(holds: Callable[[float], bool]) -> float:
+    """Return the least positive number, to rounding, from which on a condition holds."""
+    low = high = 1.0
+    while not holds(high):
+        high *= 2
+    while low > 1e-300 and holds(low):
+        low /= 2
+    while high - low > 1e-15 * high:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _probability(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise fail("privacy", f"delta={delta}", "must be between 0 and 1", "Use for example 1e-6.")
 
 
 def _positive(name: str, value: float) -> float:

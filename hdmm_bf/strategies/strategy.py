@@ -52,6 +52,11 @@ class Strategy:
     bits: int
     family: str
 
+    def __post_init__(self) -> None:
+        held = self.integers.view()
+        held.setflags(write=False)  # what was certified is what runs
+        object.__setattr__(self, "integers", held)
+
     def __repr__(self) -> str:
         rows, columns = self.integers.shape
         return f"Strategy({self.family}, {self.kind}, {rows} x {columns}, grid 2^-{self.bits})"

@@ -59,7 +59,7 @@ def read(path: str | Path) -> Workload:
 
 def _read_npy(file: Path) -> MatrixLike:
     with file.open("rb") as stream:
-        _check_header(file, stream, file.stat().st_size)
+        check_header("workload.read", file, stream, file.stat().st_size)
     return np.array(np.lib.format.open_memmap(file, mode="r"))
 
 
@@ -69,7 +69,7 @@ def _read_npz(file: Path) -> MatrixLike:
         fits("workload.read", str(file), sum(i.file_size for i in members), advice=_SMALLER)
         for member in members:
             with archive.open(member) as stream:
-                _check_header(file, stream, member.file_size)
+                check_header("workload.read", file, stream, member.file_size)
     with np.load(file, allow_pickle=False) as arrays:
         names = arrays.files
         if "format" not in names or "shape" not in names:
@@ -80,7 +80,7 @@ def _read_npz(file: Path) -> MatrixLike:
     return sp.load_npz(file)
 
 
-def _check_header(file: Path, stream: IO[bytes] | io.BufferedIOBase, num_bytes: int) -> None:
+def check_header(where: str, file: Path, stream: IO[bytes] | io.BufferedIOBase, num_bytes: int) -> None:
     """Refuse an array that is no array, would not fit as float64, or is longer than its file: none is read."""
     if stream.read(len(_MAGIC)) != _MAGIC:
         raise ValueError("it does not start as NumPy files do")
@@ -91,7 +91,7 @@ def _check_header(file: Path, stream: IO[bytes] | io.BufferedIOBase, num_bytes: 
         raise ValueError("it holds Python objects, not numbers")
     if math.prod(shape) * kind.itemsize > num_bytes:
         raise ValueError(f"it is too short for an array of shape {shape}")
-    fits("workload.read", f"{file}, {shape}", math.prod(shape) * 8, advice=_SMALLER)
+    fits(where, f"{file}, {shape}", math.prod(shape) * 8, advice=_SMALLER)
 
 
 def _read_mtx(file: Path) -> MatrixLike:

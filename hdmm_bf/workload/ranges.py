@@ -14,7 +14,7 @@ from typing import Any, final
 
 import numpy as np
 import scipy.sparse as sp
-from jaxtyping import Int
+from jaxtyping import Float64, Int
 
 from hdmm_bf._types import Columns, SparseMatrix, SquareMatrix
 from hdmm_bf.matrix import Matrix
@@ -44,6 +44,9 @@ class Prefix(Matrix):
 
     def _rmv(self, vector: Columns) -> Columns:
         return np.cumsum(vector[::-1], axis=0)[::-1]
+
+    def _quadratic(self, C: Float64[np.ndarray, "n n b"]) -> Float64[np.ndarray, "n b"]:
+        return np.asarray(np.einsum("iib->ib", np.cumsum(np.cumsum(C, axis=0), axis=1)).copy())
 
     def _sparse(self) -> SparseMatrix:
         return sp.csr_array(np.tri(self.n))
@@ -101,9 +104,15 @@ class AllRange(Matrix):
             low -= 1
         return low, low + index - (low * n - low * (low - 1) // 2)
 
+    def _quadratic(self, C: Float64[np.ndarray, "n n b"]) -> Float64[np.ndarray, "m b"]:
+        return self._as_boxes()._quadratic(C)
+
     def _sparse(self) -> SparseMatrix:
+        return self._as_boxes()._sparse()
+
+    def _as_boxes(self) -> Boxes:
         low, high = np.triu_indices(self.n)
-        return Boxes((self.n,), low[:, None], high[:, None])._sparse()
+        return Boxes((self.n,), low[:, None], high[:, None])
 
     def _gram(self) -> SquareMatrix:
         i = np.arange(self.n, dtype=np.float64)
@@ -178,7 +187,12 @@ class Boxes(Matrix):
 
     def _gram(self) -> SquareMatrix:
         """Each box adds 1 on box x box: mark the corners of these 2d-dimensional boxes, then sum along every axis."""
-        sizes = self.sizes * 2
-        doubled = Boxes(sizes, np.tile(self.low, 2), np.tile(self.high, 2))
         n = self.shape[1]
-        return doubled.rmv(np.ones(len(self.low))).reshape(n, n)
+        return self._doubled().rmv(np.ones(len(self.low))).reshape(n, n)
+
+    def _quadratic(self, C: Float64[np.ndarray, "n n b"]) -> Float64[np.ndarray, "m b"]:
+        """Each box sums C over box x box: look-ups in the summed-area table of C."""
+        return self._doubled()._mv(C.reshape(-1, C.shape[2]))
+
+    def _doubled(self) -> Boxes:
+        return Boxes(self.sizes * 2, np.tile(self.low, 2), np.tile(self.high, 2))

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import final
 
 import numpy as np
 import scipy.sparse as sp
-from jaxtyping import Int
+from jaxtyping import Float64
 
 from hdmm_bf._checks import fail, fits, numbers, position, sparse_bytes
 from hdmm_bf._types import Columns, RealMatrix, RealVector, SparseMatrix, SquareMatrix
 
 _TOO_BIG = "Use mv, rmv or gram, which do not write the matrix out, or a smaller domain."
 _BYTES = 8
+_BLOCK_ENTRIES = 2**23
 
 
 class Matrix(ABC):
@@ -65,6 +64,26 @@ class Matrix(ABC):
     @abstractmethod
     def _rmv(self, vector: Columns) -> Columns:
         """Multiply a checked vector by the transpose."""
+
+    def quadratic(self, C: SquareMatrix) -> RealVector:
+        """Return the diagonal of `M C M^T` for a symmetric C: variances of M x when x has the covariance C."""
+        m, n = self.shape
+        if C.shape != (n, n):
+            raise fail("matrix.quadratic", f"C of shape {C.shape}", f"must be {n} x {n}", "Give one row for each cell.")
+        fits("matrix.quadratic", f"{self}", m * _BYTES, advice="Use fewer queries.")
+        return self._quadratic(C[:, :, None])[:, 0]
+
+    def _quadratic(self, C: Float64[np.ndarray, "n n b"]) -> Float64[np.ndarray, "m b"]:
+        """Diagonals for a batch of matrices, from blocks of rows; kinds with a closed form have their own."""
+        S = self.sparse()
+        (m, n), depth = self.shape, C.shape[2]
+        step = max(1, _BLOCK_ENTRIES // (n * depth))
+        found = [np.empty((0, depth))]
+        for start in range(0, m, step):
+            rows = np.asarray(S[start : start + step].toarray(), dtype=np.float64)
+            carried = (rows @ C.reshape(n, n * depth)).reshape(len(rows), n, depth)
+            found.append(np.einsum("qnb,qn->qb", carried, rows))
+        return np.concatenate(found)
 
     @abstractmethod
     def _sparse(self) -> SparseMatrix:
@@ -191,6 +210,9 @@ class Identity(Matrix):
     def _rmv(self, vector: Columns) -> Columns:
         return vector
 
+    def _quadratic(self, C: Float64[np.ndarray, "n n b"]) -> Float64[np.ndarray, "n b"]:
+        return np.asarray(np.einsum("iib->ib", C).copy())
+
     def _sparse(self) -> SparseMatrix:
         return sp.eye_array(self.n, format="csr")
 
@@ -221,159 +243,11 @@ class Ones(Matrix):
     def _rmv(self, vector: Columns) -> Columns:
         return np.repeat(vector, self.n, axis=0)
 
+    def _quadratic(self, C: Float64[np.ndarray, "n n b"]) -> Float64[np.ndarray, "1 b"]:
+        return np.asarray(C.sum(axis=(0, 1))[None])
+
     def _sparse(self) -> SparseMatrix:
         return sp.csr_array(np.ones((1, self.n)))
 
     def _gram(self) -> SquareMatrix:
         return np.ones((self.n, self.n))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Kronecker(Matrix):
-    """M_1 (x) M_2 (x) ... over a row-major product domain."""
-
-    factors: tuple[Matrix, ...]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of rows and columns."""
-        return math.prod(f.shape[0] for f in self.factors), math.prod(f.shape[1] for f in self.factors)
-
-    @property
-    def nnz(self) -> int:
-        """Number of stored entries."""
-        return math.prod(f.nnz for f in self.factors)
-
-    def _mv(self, vector: Columns) -> Columns:
-        return self._apply(vector, [f.mv for f in self.factors], [f.shape[1] for f in self.factors])
-
-    def _rmv(self, vector: Columns) -> Columns:
-        return self._apply(vector, [f.rmv for f in self.factors], [f.shape[0] for f in self.factors])
-
-    @staticmethod
-    def _apply(vector: Columns, maps: Sequence[object], sizes: Sequence[int]) -> Columns:
-        trailing = vector.shape[1:]
-        tensor = vector.reshape(*sizes, -1)
-        for axis, apply in enumerate(maps):
-            front = np.moveaxis(tensor, axis, 0)
-            flat = apply(front.reshape(front.shape[0], -1))  # type: ignore[operator]
-            tensor = np.moveaxis(flat.reshape(-1, *front.shape[1:]), 0, axis)
-        return tensor.reshape(-1, *trailing)
-
-    def _sparse(self) -> SparseMatrix:
-        return reduce(lambda a, b: sp.kron(a, b, format="csr"), [f.sparse() for f in self.factors])
-
-    def _gram(self) -> SquareMatrix:
-        return reduce(np.kron, [f.gram() for f in self.factors])
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Stack(Matrix):
-    """Blocks of rows, one above the other: the union of workloads."""
-
-    blocks: tuple[Matrix, ...]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of rows and columns."""
-        return sum(b.shape[0] for b in self.blocks), self.blocks[0].shape[1]
-
-    @property
-    def nnz(self) -> int:
-        """Number of stored entries."""
-        return sum(b.nnz for b in self.blocks)
-
-    def _mv(self, vector: Columns) -> Columns:
-        return np.concatenate([b.mv(vector) for b in self.blocks])
-
-    def _rmv(self, vector: Columns) -> Columns:
-        ends = np.cumsum([b.shape[0] for b in self.blocks])
-        parts = np.split(vector, ends[:-1])
-        first, *rest = (b.rmv(part) for b, part in zip(self.blocks, parts, strict=True))
-        return sum(rest, start=first)
-
-    def _sparse(self) -> SparseMatrix:
-        return sp.vstack([b._sparse() for b in self.blocks], format="csr")
-
-    def _gram(self) -> SquareMatrix:
-        total = self.blocks[0].gram().copy()
-        for block in self.blocks[1:]:
-            total += block.gram()
-        return total
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Weighted(Matrix):
-    """diag(weights) M: queries that matter more or less. One weight keeps the closed-form Gram."""
-
-    weights: RealVector
-    inner: Matrix
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of rows and columns."""
-        return self.inner.shape
-
-    @property
-    def nnz(self) -> int:
-        """Number of stored entries."""
-        return self.inner.nnz
-
-    def _mv(self, vector: Columns) -> Columns:
-        answers = self.inner.mv(vector)
-        return np.asarray(self._column(answers) * answers)
-
-    def _rmv(self, vector: Columns) -> Columns:
-        return self.inner.rmv(self._column(vector) * vector)
-
-    def _column(self, like: Columns) -> Columns:
-        return self.weights.reshape(-1, *(1,) * (like.ndim - 1))
-
-    def _sparse(self) -> SparseMatrix:
-        rows = np.broadcast_to(self.weights, self.shape[0])
-        return sp.csr_array(sp.diags_array(rows) @ self.inner._sparse())
-
-    def _gram(self) -> SquareMatrix:
-        if self.weights.size == 1:
-            return float(self.weights[0]) ** 2 * self.inner.gram()
-        return super()._gram()
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Incidence(Matrix):
-    """P: one column an edge, +1 at `head`, -1 at `tail`; a tail of -1 is the ground and leaves no entry."""
-
-    head: Int[np.ndarray, " e"]
-    tail: Int[np.ndarray, " e"]
-    num_vertices: int
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of vertices and edges."""
-        return self.num_vertices, int(self.head.size)
-
-    @property
-    def nnz(self) -> int:
-        """Number of stored entries."""
-        return int(self.head.size + np.count_nonzero(self.tail >= 0))
-
-    def _mv(self, vector: Columns) -> Columns:
-        return np.asarray(self.sparse() @ vector)
-
-    def _rmv(self, vector: Columns) -> Columns:
-        inner = self.tail >= 0
-        differences: Columns = vector[self.head].copy()
-        differences[inner] -= vector[self.tail[inner]]
-        return differences
-
-    def _sparse(self) -> SparseMatrix:
-        edges = np.arange(self.head.size)
-        inner = np.flatnonzero(self.tail >= 0)
-        rows = np.concatenate([self.head, self.tail[inner]])
-        columns = np.concatenate([edges, inner])
-        signs = np.repeat(np.array([1, -1], dtype=np.int64), [edges.size, inner.size])
-        return sp.csr_array((signs, (rows, columns)), shape=self.shape)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -12,8 +11,8 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
-from hdmm_bf._checks import fail
 from hdmm_bf._types import RealMatrix
+from hdmm_bf.exporting.files import parquet_bytes, write_file
 from hdmm_bf.fitting import Fit
 
 Format: TypeAlias = Literal["npz", "csv", "mtx", "parquet", "json"]
@@ -63,29 +62,7 @@ def _mtx(matrix: RealMatrix, record: dict[str, Any]) -> bytes:
 
 
 def _parquet(matrix: RealMatrix, record: dict[str, Any]) -> bytes:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        advice = "Install it with: pip install 'hdmm-bf[data]'."
-        raise fail("export", "format='parquet'", "needs the package pyarrow", advice) from None
-    buffer = io.BytesIO()
-    pq.write_table(pa.table({f"c{j}": column for j, column in enumerate(matrix.T)}), buffer)
-    return buffer.getvalue()
+    return parquet_bytes({f"c{j}": column for j, column in enumerate(matrix.T)})
 
 
 _BYTES = {"npz": _npz, "csv": _csv, "mtx": _mtx, "parquet": _parquet, "json": _json}
-
-
-def write_file(path: str | Path, content: bytes) -> Path:
-    """Write a file beside its place, then rename it: it appears whole or not at all."""
-    target = Path(path)
-    fresh = target.with_name(f".{target.name}.new-{os.getpid()}")
-    try:
-        fresh.write_bytes(content)
-        fresh.replace(target)
-    except OSError as error:
-        fresh.unlink(missing_ok=True)
-        reason = error.strerror or "unknown reason"
-        raise fail("export", repr(str(target)), f"cannot be written ({reason})", "Check the folder.") from None
-    return target

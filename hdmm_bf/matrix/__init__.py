@@ -1,0 +1,7 @@
+"""Implicit matrices: what a workload or a policy is made of, without writing it out."""
+
+from hdmm_bf.matrix.composite import Kronecker, Stack, Weighted
+from hdmm_bf.matrix.incidence import Incidence
+from hdmm_bf.matrix.matrix import Dense, Identity, Matrix, Ones, Sparse
+
+__all__ = ["Dense", "Identity", "Incidence", "Kronecker", "Matrix", "Ones", "Sparse", "Stack", "Weighted"]

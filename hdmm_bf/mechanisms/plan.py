@@ -1,0 +1,171 @@
+"""The plan of a release: which noise, how much, and what it will cost, settled before any data are read.
+
+A plan holds the discrete noise for a strategy's exact integer sensitivity. Its privacy map, OpenDP's own, has been
+asked and has confirmed the request; for (epsilon, delta) the noise is accounted in rho-zCDP, and OpenDP's conversion
+has confirmed that too.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol, final, runtime_checkable
+
+from hdmm_bf._checks import fail
+from hdmm_bf._types import Noise
+from hdmm_bf.certificate import Certificate
+from hdmm_bf.mechanisms import noise as samplers
+from hdmm_bf.mechanisms.noise import Sampler
+from hdmm_bf.mechanisms.privacy import noise_variance, zcdp_epsilon, zcdp_rho
+from hdmm_bf.mechanisms.reconstruction import Reconstruction
+from hdmm_bf.strategies import Strategy
+from hdmm_bf.transform import Problem
+
+
+@runtime_checkable
+class Fitted(Protocol):
+    """What a release needs of a fit."""
+
+    @property
+    def problem(self) -> Problem:
+        """The workload and the policy."""
+
+    @property
+    def strategy(self) -> Strategy:
+        """What is measured."""
+
+    @property
+    def certificate(self) -> Certificate:
+        """What holds for it."""
+
+    @property
+    def recovery(self) -> Reconstruction:
+        """How answers of the strategy become answers of the workload."""
+
+
+@final
+@dataclass(frozen=True)
+class Plan:
+    """Noise that was checked against a request.
+
+    Attributes:
+        noise: "laplace" or "gaussian".
+        epsilon: the epsilon asked for, or None when rho was.
+        delta: the delta asked for, or None.
+        rho: the zCDP parameter of Gaussian noise, or None.
+        sampler: the noise on the strategy's integers; None when every answer is public and no noise is needed.
+        bits: binary places of the strategy's grid.
+        unit_error: squared error of all queries, for noise of variance 1 at sensitivity 1.
+        sensitivity: of the strategy.
+        num_queries: how many.
+    """
+
+    noise: Noise
+    epsilon: float | None
+    delta: float | None
+    rho: float | None
+    sampler: Sampler | None
+    bits: int
+    unit_error: float
+    sensitivity: float
+    num_queries: int
+
+    @property
+    def stddev(self) -> float:
+        """Standard deviation of the noise on one row of the strategy."""
+        return 0.0 if self.sampler is None else math.ldexp(math.sqrt(self.sampler.variance), -self.bits)
+
+    @property
+    def expected_error(self) -> float:
+        """Expected total squared error of the answers, with the noise that will be drawn."""
+        return self.unit_error * (self.stddev / self.sensitivity) ** 2 if self.sensitivity > 0 else 0.0
+
+    @property
+    def rmse(self) -> float:
+        """Root mean squared error of an answer, with the noise that will be drawn."""
+        return math.sqrt(self.expected_error / self.num_queries)
+
+    @property
+    def promise(self) -> str:
+        """The guarantee, in words."""
+        if self.noise == "laplace":
+            return f"epsilon = {self.epsilon:g}"
+        parts = [f"rho = {self.rho:.6g} (zCDP)"]
+        if self.epsilon is not None:
+            parts.insert(0, f"epsilon = {self.epsilon:g}, delta = {self.delta:g}")
+        return ", by ".join(parts)
+
+    def epsilon_at(self, delta: float) -> float:
+        """Return the epsilon that holds at a delta."""
+        if self.rho is None:
+            assert self.epsilon is not None
+            return self.epsilon
+        return zcdp_epsilon(self.rho, delta)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the privacy parameters and the expected error as plain values."""
+        return {
+            "noise": self.noise,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "rho": self.rho,
+            "noise_scale": 0.0 if self.sampler is None else math.ldexp(self.sampler.scale, -self.bits),
+            "grid_bits": self.bits,
+            "expected_error": self.expected_error,
+            "rmse": self.rmse,
+        }
+
+
+def plan(fit: Fitted, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None) -> Plan:
+    """Settle the noise of a release and check it against the request, before any data are read.
+
+    Args:
+        fit: a fitted strategy.
+        epsilon: the privacy loss; alone for Laplace noise, with delta for Gaussian noise.
+        delta: the probability that it is exceeded.
+        rho: the zCDP parameter, instead of epsilon and delta.
+
+    Guarantees:
+        OpenDP's privacy map of the noise, at the exact integer sensitivity of the strategy under the policy, is at most
+        what was asked for.
+    """
+    certificate = fit.certificate
+    noise_variance(certificate.noise, epsilon=epsilon, delta=delta, rho=rho)  # refuses what does not go together
+    if certificate.noise == "gaussian" and rho is None:
+        assert epsilon is not None
+        assert delta is not None
+        rho = zcdp_rho(epsilon, delta)
+    exact = certificate.sensitivity_exact
+    sampler = None
+    if exact > 0:
+        sampler = _checked_sampler(exact, epsilon if rho is None else rho, certificate.noise)
+        if epsilon is not None and delta is not None:
+            rho, sampler = _confirmed(exact, sampler, epsilon, delta)
+    return Plan(
+        certificate.noise,
+        epsilon,
+        delta,
+        rho,
+        sampler,
+        certificate.bits,
+        certificate.unit_error,
+        certificate.sensitivity,
+        fit.problem.workload.num_queries,
+    )
+
+
+def _checked_sampler(exact: int, loss: float | None, noise: Noise) -> Sampler:
+    assert loss is not None
+    sampler = samplers.laplace(exact, loss) if noise == "laplace" else samplers.gaussian(exact, loss)
+    if not sampler.loss <= loss:
+        raise fail("release", f"loss {sampler.loss}", f"is more than the {loss} asked for", "Report this as a bug.")
+    return sampler
+
+
+def _confirmed(exact: int, sampler: Sampler, epsilon: float, delta: float) -> tuple[float, Sampler]:
+    """Lower rho, by rounding errors, until OpenDP's own conversion to (epsilon, delta) confirms the request."""
+    rho = sampler.loss
+    while samplers.approximate_epsilon(sampler, exact, delta) > epsilon:
+        rho *= 1 - 1e-12
+        sampler = samplers.gaussian(exact, rho)
+    return rho, sampler

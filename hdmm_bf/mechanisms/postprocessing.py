@@ -1,0 +1,161 @@
+"""Post-processing of a released histogram: what everybody knows about counts, imposed on the estimate.
+
+It sees only what was published, so it costs no privacy, and it is labelled: the standard deviations and intervals of a
+release are those of the unbiased answers, not of these. Public totals hold before and after every step.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+from scipy.optimize import isotonic_regression
+
+from hdmm_bf._checks import fail, nearest
+from hdmm_bf._types import IndexArray, RealVector, SquareMatrix
+from hdmm_bf.mechanisms.reconstruction import Reconstruction
+from hdmm_bf.policy import Policy
+from hdmm_bf.transform import Grounding, Problem
+
+if TYPE_CHECKING:
+    from hdmm_bf.mechanisms.release import Release
+
+_MOST_STEPS = 2000
+_SMALL_STEP = 1e-9
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Processed:
+    """A histogram after post-processing, and the workload's answers from it.
+
+    Attributes:
+        estimate: one number a cell.
+        answers: W estimate.
+        steps: what was done, in order.
+    """
+
+    estimate: RealVector
+    answers: RealVector
+    steps: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """What these numbers are."""
+        return f"post-processed ({', '.join(self.steps)}): biased, no standard deviation applies"
+
+
+def postprocess(out: Release, *steps: str) -> Processed:
+    """Apply steps in order to a release: "nonnegative", "isotonic" (line policies), "integers".
+
+    Guarantees:
+        Uses nothing but the release. Public component totals stay exact. "nonnegative" leaves no negative count and, in
+        the norm of what was measured, is the nearest such histogram; "integers" leaves whole numbers.
+    """
+    check_steps(out.problem, steps)
+    estimate = out.estimate
+    for step in steps:
+        estimate = _STEPS[step](estimate, out)
+    return Processed(estimate, np.asarray(out.problem.workload.matrix.mv(estimate), dtype=np.float64), steps)
+
+
+def check_steps(problem: Problem, steps: Sequence[str]) -> None:
+    """Refuse steps that do not exist or do not apply to a policy, before anything is spent."""
+    for step in steps:
+        if step not in _STEPS:
+            raise fail("postprocess", repr(step), "is no step", nearest(step, _STEPS))
+        if step == "isotonic" and not _is_line(problem.policy):
+            raise fail("postprocess", "'isotonic'", f"{problem.policy.spec} is no line", "Use 'nonnegative'.")
+
+
+def _is_line(policy: Policy) -> bool:
+    cells = np.arange(policy.num_cells)
+    line = np.column_stack([cells[:-1], cells[1:]])
+    return np.array_equal(np.sort(policy.edges, axis=1), line)
+
+
+def _nonnegative(estimate: RealVector, out: Release) -> RealVector:
+    """Minimise (x - estimate)^T M (x - estimate) over counts with the public totals, M the measurement's precision.
+
+    Accelerated projected gradient with restarts; the projection is exact, so every iterate is feasible.
+    """
+    grounding, totals = out.problem.grounding, out.totals
+    if estimate.min(initial=0.0) >= 0:
+        return estimate
+    M = _precision(out.recovery)
+    slope = float(np.linalg.eigvalsh(M)[-1]) if len(M) <= 512 else float(np.abs(M).sum(axis=1).max())
+    x = old = _project(estimate, grounding, totals)
+    momentum, pace = x, 1.0
+    for _ in range(_MOST_STEPS):
+        gradient = np.zeros_like(x)
+        gradient[grounding.kept] = M @ (momentum - estimate)[grounding.kept]
+        old, x = x, _project(momentum - gradient / slope, grounding, totals)
+        if np.abs(x - old).max() <= _SMALL_STEP * (1 + np.abs(x).max()):
+            break
+        faster = (1 + np.sqrt(1 + 4 * pace**2)) / 2
+        uphill = (momentum - x) @ (x - old) > 0
+        momentum, pace = (x, 1.0) if uphill else (x + (pace - 1) / faster * (x - old), faster)
+    return x
+
+
+def _precision(recovery: Reconstruction) -> SquareMatrix:
+    """Inverse covariance of the kept cells' estimates, up to a factor."""
+    A = recovery.matrix
+    if recovery.strategy.kind == "vertex":
+        return np.asarray(A.T @ A)
+    kept = recovery.problem.grounding.kept
+    return np.asarray(np.linalg.inv(recovery.covariance[np.ix_(kept, kept)]))
+
+
+def _project(x: RealVector, grounding: Grounding, totals: RealVector) -> RealVector:
+    """Nearest vector without negative entries and with the public totals: each component's own threshold."""
+    projected = np.asarray(np.maximum(x, 0.0))
+    for cells, total in zip(_members(grounding), totals, strict=True):
+        projected[cells] = _onto_simplex(x[cells], float(total))
+    return projected
+
+
+def _members(grounding: Grounding) -> list[IndexArray]:
+    """Cells of every public component."""
+    order = np.argsort(grounding.group, kind="stable")
+    starts = np.searchsorted(grounding.group[order], np.arange(grounding.given_up.size + 1))
+    return [order[a:b] for a, b in itertools.pairwise(starts.tolist())]
+
+
+def _onto_simplex(x: RealVector, total: float) -> RealVector:
+    """Nearest vector without negative entries that sums to `total`: max(x - theta, 0) for the right theta."""
+    falling = np.sort(x)[::-1]
+    thresholds = (np.cumsum(falling) - total) / np.arange(1, x.size + 1)
+    last = int(np.flatnonzero(falling >= thresholds)[-1])
+    return np.asarray(np.maximum(x - thresholds[last], 0.0))
+
+
+def _isotonic(estimate: RealVector, out: Release) -> RealVector:
+    """Make the cumulative counts along a line non-decreasing, from 0 to the public total (Hay et al., 2010)."""
+    total = float(out.totals[0])
+    sums = np.cumsum(estimate)[:-1]
+    if sums.size:
+        sums = np.clip(isotonic_regression(sums).x, 0.0, total)
+    return np.diff(np.concatenate([[0.0], sums, [total]]))
+
+
+def _integers(estimate: RealVector, out: Release) -> RealVector:
+    """Round to whole numbers; within a component of public total the largest remainders are rounded up."""
+    rounded = np.asarray(np.rint(estimate))
+    for cells, total in zip(_members(out.problem.grounding), out.totals, strict=True):
+        below = np.floor(estimate[cells])
+        missing = round(float(total) - below.sum())
+        up = np.argsort(below - estimate[cells], kind="stable")[:missing]
+        below[up] += 1
+        rounded[cells] = below
+    return rounded
+
+
+_STEPS: dict[str, Callable[[RealVector, Release], RealVector]] = {
+    "nonnegative": _nonnegative,
+    "isotonic": _isotonic,
+    "integers": _integers,
+}

@@ -1,0 +1,221 @@
+"""Release: measure the strategy with exact noise, reconstruct, and say how good the answers are.
+
+The only place where data meet noise; privacy-critical and short on purpose. The order of things is the argument:
+
+1. the plan: the noise is settled and OpenDP's privacy map has confirmed it; no data yet;
+2. the data are checked, and what they could do to 64-bit integers;
+3. the ledger, if there is one, counts the loss as spent;
+4. noise is drawn, and only the sum of data and noise goes on.
+
+Guarantees:
+    Vertex strategies publish integers A x + noise; edge strategies off trees publish x + P S^+ noise on a grid, never
+    the raw answers S x_G + noise. Besides them only what the policy makes public is used: component totals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from jaxtyping import Int64
+
+from hdmm_bf import policy as policies
+from hdmm_bf._checks import as_array, fail, whole_numbers
+from hdmm_bf._types import Columns, RealVector
+from hdmm_bf.mechanisms import intervals
+from hdmm_bf.mechanisms.exact import exact_product, private_sum
+from hdmm_bf.mechanisms.ledger import Account
+from hdmm_bf.mechanisms.noise import LARGEST
+from hdmm_bf.mechanisms.plan import Fitted, Plan, plan
+from hdmm_bf.mechanisms.postprocessing import Processed, postprocess
+from hdmm_bf.mechanisms.reconstruction import Reconstruction
+from hdmm_bf.transform import Problem
+
+_MOST_COEFFICIENTS = 2**28
+"""Queries times strategy rows up to which Laplace intervals are computed and not bounded."""
+
+_LARGEST_COUNT = 2**53
+
+
+class Interval(NamedTuple):
+    """Lower and upper ends, one for each query."""
+
+    low: RealVector
+    high: RealVector
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Release:
+    """Private answers and how good they are. Everything in it may be published.
+
+    Attributes:
+        problem: the workload and the policy.
+        plan: the noise and the promise.
+        answers: unbiased answers of the workload.
+        estimate: unbiased estimate of every cell (of least norm, if the strategy cannot tell all cells apart).
+        totals: exact totals of the policy's public components.
+        recovery: how the noise of the measurements became noise in the answers.
+    """
+
+    problem: Problem
+    plan: Plan
+    answers: RealVector
+    estimate: RealVector
+    totals: RealVector
+    recovery: Reconstruction
+
+    def __repr__(self) -> str:
+        name = f"{self.problem.workload.spec} under {self.problem.policy.spec}"
+        return f"Release({name}, {self.plan.promise}, rmse {self.plan.rmse:.6g})"
+
+    @cached_property
+    def stddev(self) -> RealVector:
+        """Standard deviation of every answer."""
+        return np.asarray(self.plan.stddev * np.sqrt(self.recovery.variances()))
+
+    @property
+    def discloses(self) -> list[str]:
+        """What the policy makes public, in words."""
+        return policies.discloses(self.problem.policy)
+
+    def interval(self, level: float, queries: Sequence[int] | None = None) -> Interval:
+        """Return the ends of intervals that cover the true answers, each with probability `level`.
+
+        Guarantees:
+            Gaussian noise: normal quantiles. Laplace noise: quantiles of the sum of Laplace variables in each answer,
+            or wider ends from a tail bound when there are too many to compute; `interval_method` says which.
+        """
+        intervals.check_level(level)
+        m = self.problem.workload.num_queries
+        chosen = np.arange(m) if queries is None else whole_numbers("release.interval", "queries", queries)
+        if chosen.size and not (chosen.min() >= 0 and chosen.max() < m):
+            raise fail("release.interval", f"queries of {chosen.size}", f"queries are 0 to {m - 1}", "Correct them.")
+        width = self._half_width(level, chosen, every=queries is None)
+        return Interval(self.answers[chosen] - width, self.answers[chosen] + width)
+
+    def interval_method(self, num_queries: int | None = None) -> str:
+        """Say how intervals for that many queries are made: "normal", "exact Laplace sums" or "tail bound"."""
+        if self.plan.noise == "gaussian":
+            return "normal"
+        m = self.problem.workload.num_queries if num_queries is None else num_queries
+        few = m * max(1, self.recovery.matrix.shape[0]) <= _MOST_COEFFICIENTS
+        return "exact Laplace sums" if few else "tail bound"
+
+    def _half_width(self, level: float, chosen: Int64[np.ndarray, " q"], *, every: bool) -> RealVector:
+        if self.interval_method(chosen.size) == "exact Laplace sums":
+            scale = self.plan.stddev / math.sqrt(2)
+            blocks = self.recovery.blocks(chosen)
+            found = [intervals.laplace_quantiles(scale * self.recovery.queries(block), level) for block in blocks]
+            return np.concatenate([np.empty(0), *found])
+        normal = self.plan.noise == "gaussian"
+        factor = intervals.normal_quantile(level) if normal else intervals.laplace_bound(level)
+        stddev = self.stddev if every else self.plan.stddev * np.sqrt(self.recovery.variances(chosen))
+        return np.asarray(factor * stddev)
+
+    def postprocess(self, *steps: str) -> Processed:
+        """Return the histogram and answers after "nonnegative", "isotonic" (lines) or "integers", in that order."""
+        return postprocess(self, *steps)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what a reader of the answers must know, as plain values."""
+        workload, policy = self.problem.workload, self.problem.policy
+        return {
+            "workload": workload.spec,
+            "policy": policy.spec,
+            "hides": policies.hides(policy),
+            "discloses": self.discloses,
+            "num_cells": workload.num_cells,
+            "num_queries": workload.num_queries,
+            **self.plan.summary(),
+        }
+
+
+def release(
+    fit: Fitted,
+    counts: Any,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    account: Account | None = None,
+    callback: Callable[[int], None] | None = None,
+) -> Release:
+    """Answer a workload on data, private under the fit's policy.
+
+    Args:
+        fit: a fitted strategy, from `fit` or `load`.
+        counts: the histogram: one whole number for each cell, flat in row-major order or in the shape of the domain.
+        epsilon: the privacy loss; alone for Laplace noise, with delta for Gaussian noise.
+        delta: the probability that it is exceeded.
+        rho: the zCDP parameter, instead of epsilon and delta.
+        account: the data's account in a ledger; the loss is counted as spent before noise is drawn.
+        callback: told how many numbers of noise were drawn.
+
+    Guarantees:
+        For databases that are neighbours under the policy, the distributions of everything in the result differ by at
+        most what was asked for. The distributions are those of exact integer noise, not of floating-point noise.
+    """
+    return carry_out(plan(fit, epsilon=epsilon, delta=delta, rho=rho), fit, counts, account=account, callback=callback)
+
+
+def carry_out(
+    settled: Plan,
+    fit: Fitted,
+    counts: Any,
+    *,
+    account: Account | None = None,
+    callback: Callable[[int], None] | None = None,
+) -> Release:
+    """Run a plan on data."""
+    problem, strategy = fit.problem, fit.strategy
+    x = checked_counts(problem, counts)
+    on_edges = strategy.kind == "edge"
+    if on_edges and fit.recovery.factor is None:
+        advice = "Fit the strategy again; edge strategies of the search have full rank."
+        raise fail("release", f"strategy {strategy.family}", "is an edge strategy without full column rank", advice)
+    room = 0 if settled.sampler is None else settled.sampler.reach
+    kept = x[problem.grounding.kept]
+    measured = kept if on_edges else exact_product(strategy.integers, x, room=room)
+    if account is not None:
+        spent = {"epsilon": settled.epsilon, "delta": settled.delta, "rho": settled.rho}
+        account.spend(settled.noise, **spent, policy=problem.policy.spec)
+    noise = _noise(settled, strategy.num_rows, callback)
+    if on_edges:
+        estimate = private_sum(fit.recovery, measured, noise)
+    else:
+        estimate = fit.recovery.solve(np.ldexp((measured + noise).astype(np.float64), -settled.bits))
+    totals = problem.grounding.totals(x)
+    cells = np.asarray(problem.grounding.expand(estimate, totals), dtype=np.float64)
+    answers = np.asarray(problem.workload.matrix.mv(cells), dtype=np.float64)
+    return Release(problem, settled, answers, cells, totals.astype(np.float64), fit.recovery)
+
+
+def _noise(settled: Plan, size: int, callback: Callable[[int], None] | None) -> Int64[np.ndarray, " size"]:
+    if settled.sampler is None:  # sensitivity zero: every answer is public
+        return np.zeros(size, dtype=np.int64)
+    return settled.sampler.draw(size, callback=callback)
+
+
+def checked_counts(problem: Problem, counts: Columns | Sequence[int]) -> Int64[np.ndarray, " n"]:
+    """Return the histogram as int64, one entry a cell; refusals say what is wrong but show no count."""
+    array = as_array("release", "counts", counts)
+    sizes, n = problem.policy.domain.sizes, problem.policy.num_cells
+    if array.shape not in ((n,), sizes, problem.workload.domain.sizes):
+        advice = f"Give one count for each of the {n} cells, in row-major order."
+        raise fail("release", f"counts of shape {array.shape}", f"the domain is {problem.policy.domain}", advice)
+    if array.dtype.kind not in "biuf":
+        raise fail("release", f"counts of type {array.dtype}", "must be whole numbers", "Convert them to int64.")
+    advice = "Correct the histogram; counts are whole numbers from 0 to 2^53."
+    if array.dtype.kind == "f" and not np.all(np.isfinite(array) & (array == np.rint(array))):
+        raise fail("release", "counts", "hold a number that is not whole", advice)
+    if np.any(array < 0) or np.any(array > _LARGEST_COUNT):
+        raise fail("release", "counts", "hold a number that is negative or too large", advice)
+    x = array.ravel().astype(np.int64)
+    if float(x.sum(dtype=np.float64)) >= LARGEST:
+        raise fail("release", "counts", "have a total that does not fit in 64 bits", "Use a share of the data.")
+    return x
