@@ -53,10 +53,13 @@ class Grounding:
     def totals(self, vector: Columns) -> Columns:
         """Return the public component totals of a vector over the cells, exact for integers."""
         cells = numbers("transform.totals", "vector", vector)
-        sums = np.zeros((self.given_up.size, *cells.shape[1:]), dtype=cells.dtype)
-        public = self.group >= 0
-        np.add.at(sums, self.group[public], cells[public])
-        return sums
+        if self._is_one_component:
+            return np.asarray(cells.sum(axis=0, keepdims=True))
+        if self.given_up.size == 0:
+            return np.zeros((0, *cells.shape[1:]), dtype=cells.dtype)
+        order = np.argsort(self.group, kind="stable")
+        starts = np.searchsorted(self.group[order], np.arange(self.given_up.size))  # no component is empty
+        return np.asarray(np.add.reduceat(cells[order], starts, axis=0))
 
     def expand(self, kept: Columns, totals: Columns | None = None) -> Columns:
         """Return D kept + the totals at the given-up cells: the full vector over the cells."""
@@ -70,10 +73,18 @@ class Grounding:
     def columns(self, matrix: Shaped[np.ndarray, "r n"]) -> Shaped[np.ndarray, "r k"]:
         """Return M D for a matrix over all cells."""
         cells = numbers("transform.columns", "matrix", matrix)
-        grounded = cells[:, self.kept]
-        anchored = self.anchor != BOTTOM
-        grounded[:, anchored] -= cells[:, self.anchor[anchored]]
+        grounded: AnyArray = np.take(cells, self.kept, axis=1)
+        if self._is_one_component:
+            grounded -= cells[:, self.given_up]
+        elif self.given_up.size:
+            anchored = self.anchor != BOTTOM
+            grounded[:, anchored] -= cells[:, self.anchor[anchored]]
         return grounded
+
+    @property
+    def _is_one_component(self) -> bool:
+        """Whether all cells are one component of public total, which is common and faster."""
+        return self.given_up.size == 1 and self.kept.size == self.position.size - 1 and bool(np.all(self.group == 0))
 
     def gram(self, gram: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "k k"]:
         """Return D^T V D for a Gram matrix over all cells."""
