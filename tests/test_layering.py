@@ -40,6 +40,8 @@ HOMES = {
     "networkx": "policy",
     "optax": "strategies/solver.py",
     "opendp": "mechanisms/noise.py",
+    "duckdb": "mechanisms/histogram",
+    "narwhals": "mechanisms/histogram",
     "matplotlib": "plots.py",
     "click": "cli",
 }

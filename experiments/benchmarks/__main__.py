@@ -8,7 +8,7 @@ import platform
 import sys
 from pathlib import Path
 
-NAMES = ("foundation", "gaussian", "large", "peers", "laplace")
+NAMES = ("foundation", "gaussian", "large", "peers", "laplace", "release", "histogram")
 
 
 def main(names: list[str]) -> int:
