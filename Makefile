@@ -22,6 +22,7 @@ unit: $(READY)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 slow: $(READY)
+	$(BIN)/python -m pip install --quiet --group spark
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow
 
 bench: $(READY)

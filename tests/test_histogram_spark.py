@@ -10,9 +10,8 @@ from hdmm_bf._checks import InputError
 from hdmm_bf.mechanisms.histogram import histogram
 from tests.records import BINS, DOMAIN, NUMBERS, TOWNS, counted, good, records
 
-pytest.importorskip("narwhals", reason="needs the extra `data`")
-sql = pytest.importorskip("pyspark.sql", reason="needs pyspark")
 pytestmark = [
+    pytest.mark.slow,  # a minute, most of it the JVM's
     pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java"),
     pytest.mark.filterwarnings("ignore"),  # Spark's own, about sockets, pandas and its JVM
 ]
@@ -21,6 +20,7 @@ SCHEMA = "town string, rooms bigint, age double, times bigint"
 
 @pytest.fixture(scope="module")
 def spark():
+    sql = pytest.importorskip("pyspark.sql", reason="needs the dependency group `spark`")
     build = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     build = build.config("spark.driver.host", "127.0.0.1").config("spark.sql.shuffle.partitions", "1")
     session = build.config("spark.ui.showConsoleProgress", "false").getOrCreate()
