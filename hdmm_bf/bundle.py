@@ -65,7 +65,7 @@ def write(
 ) -> Path:
     """Write a bundle, replacing an older one of the same name only when the new one is complete."""
     target = Path(path)
-    if target.exists() and not (target / MANIFEST).is_file():
+    if os.path.lexists(target) and not os.path.isfile(target / MANIFEST):
         advice = "Choose another name; only a bundle is ever replaced."
         raise fail("bundle.write", repr(str(target)), "exists and is not a bundle", advice)
     files = {
@@ -97,7 +97,7 @@ def write(
 
 
 def _replace(target: Path, files: dict[str, bytes]) -> None:
-    """Write beside the target, then rename; the old bundle goes away last."""
+    """Write beside the target, then rename; the old bundle goes away last, or comes back if the new one cannot."""
     mark = f"{os.getpid()}-{os.urandom(4).hex()}"
     fresh, old = (target.with_name(f".{target.name}.{kind}-{mark}") for kind in ("new", "old"))
     try:
@@ -107,9 +107,12 @@ def _replace(target: Path, files: dict[str, bytes]) -> None:
         if target.exists():
             target.rename(old)
         fresh.rename(target)
-    except OSError as error:
-        raise fail("bundle.write", repr(str(target)), f"cannot be written ({error.strerror})", "Check it.") from None
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
+        reason = getattr(error, "strerror", None) or str(error)
+        raise fail("bundle.write", repr(str(target)), f"cannot be written ({reason})", "Check it.") from None
     finally:
+        if os.path.lexists(old) and not os.path.lexists(target):
+            old.rename(target)
         shutil.rmtree(fresh, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
 
@@ -122,7 +125,7 @@ def read(path: str | Path) -> Contents:
         A policy or workload called by a spec string is the one of that name. Nothing outside the folder is read.
     """
     folder = Path(path)
-    if not (folder / MANIFEST).is_file():
+    if not os.path.isfile(folder / MANIFEST):
         raise fail("bundle.read", repr(str(folder)), "is not a bundle (no manifest.json)", WRITE_AGAIN)
     manifest = _parse_json(folder, MANIFEST, _bytes(folder, MANIFEST))
     if manifest.get("schema") != SCHEMA:

@@ -127,6 +127,36 @@ def test_a_missing_matrix_file_is_refused(name, tmp_path):
     assert_refused(lambda: workload.parse(str(tmp_path / name)), name, "Check the path")
 
 
+@pytest.mark.parametrize(
+    ("parse", "text", "kind", "advice"),
+    [
+        (policy.parse, "G.cvs", ".cvs", "Did you mean '.csv'?"),
+        (policy.parse, "graph.graphmll", ".graphmll", "Did you mean '.graphml'?"),
+        (policy.parse, "G.jsn:64", ".jsn", "Did you mean '.json'?"),
+        (policy.parse, "G.Cvs", ".Cvs", "Did you mean '.csv'?"),
+        (policy.parse, "my.graph.zzz", ".zzz", "Known: .csv, .graphml, .json."),
+        (workload.parse, "W.cvs", ".cvs", "Did you mean '.csv'?"),
+        (workload.parse, " W.nzp", ".nzp", "Did you mean '.npz'?"),
+        (workload.parse, "W.mxt", ".mxt", "Did you mean '.mtx'?"),
+        (bf.fit, "W.npyy", ".npyy", "Did you mean '.npy'?"),
+    ],
+    ids=only_text,
+)
+def test_a_mistyped_suffix_is_answered_as_a_file(parse, text, kind, advice, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    act = (lambda: bf.fit(text, "line:3")) if parse is bf.fit else lambda: parse(text)
+    looks = f"looks like a file, of the unknown kind '{kind}'"
+    assert_refused(act, f"{text!r}): {looks}, and there is no such file. {advice}")
+    (tmp_path / text.strip().split(":")[0]).write_text("0,1\n")
+    assert_refused(act, f"{text!r}): {looks}. {advice}")
+
+
+@pytest.mark.parametrize("text", ["line.64", "lin:64", "line.3x3", "G."])
+def test_a_mistyped_name_is_not_taken_for_a_file(text):
+    assert_refused(lambda: policy.parse(text), "unknown policy")
+    assert_refused(lambda: workload.parse(text), "unknown workload")
+
+
 def test_a_matrix_file_that_would_grow_beyond_the_memory_limit_is_refused(tmp_path):
     header = npy((1, 600_000_000), "|u1")
     with (tmp_path / "W.npy").open("wb") as file:  # a sparse file: takes no room on the disk

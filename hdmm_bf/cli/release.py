@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -57,16 +58,33 @@ def release(
         raise click.UsageError("release needs --data FILE and --out FILE, or --dry-run.")
     made = fitting.load(bundle)
     settled = plan(made, epsilon=epsilon, delta=delta, rho=rho)
+    steps = [step.strip() for step in postprocess.split(",")] if postprocess else []
+    _check(made, level, steps, [out, estimate], [data, ledger])
+    stated = _total(ledger, total, data_id)
     record = {"bundle": bundle, **made.summary(), **settled.summary()}
     if dry_run:
         _tell(record, settled, as_json, "Nothing was read or spent.")
         return
     assert data is not None
     assert out is not None
-    steps = [step.strip() for step in postprocess.split(",")] if postprocess else []
-    files = _released(made, settled, data, out, estimate, level, steps, (ledger, total, data_id))
+    files = _released(made, settled, data, out, estimate, level, steps, (ledger, stated, data_id))
     written = "Wrote " + ", ".join(files)
     _tell({**record, "files": files, "level": level, "ledger": ledger}, settled, as_json, written)
+
+
+def _check(made: Any, level: float, steps: list[str], targets: list[str | None], others: list[str | None]) -> None:
+    """Check everything that can be checked before data are read."""
+    from hdmm_bf.exporting import SUFFIXES, check_target
+    from hdmm_bf.mechanisms.intervals import check_level
+    from hdmm_bf.mechanisms.postprocessing import check_steps
+
+    check_level(level)
+    check_steps(made.problem, steps)
+    for target in filter(None, targets):
+        check_target(target, SUFFIXES)
+    places = [os.path.realpath(name) for name in (*targets, *others) if name is not None]
+    if len(set(places)) < len(places):
+        raise click.UsageError("--data, --out, --estimate and --ledger must be different files.")
 
 
 def _released(
@@ -77,19 +95,13 @@ def _released(
     estimate: str | None,
     level: float,
     steps: list[str],
-    booking: tuple[str | None, str | None, str | None],
+    booking: tuple[str | None, dict[str, float], str | None],
 ) -> list[str]:
-    """Check everything that can be checked, then read, spend, draw, write."""
-    from hdmm_bf.exporting import SUFFIXES, check_target, write_answers, write_estimate
+    """Read, spend, draw, write."""
+    from hdmm_bf.exporting import write_answers, write_estimate
     from hdmm_bf.mechanisms.counts import read_counts
-    from hdmm_bf.mechanisms.intervals import check_level
-    from hdmm_bf.mechanisms.postprocessing import check_steps
     from hdmm_bf.mechanisms.release import carry_out, checked_counts
 
-    check_level(level)
-    check_steps(made.problem, steps)
-    for target in filter(None, (out, estimate)):
-        check_target(target, SUFFIXES)
     x = checked_counts(made.problem, read_counts(data, made.problem.policy.domain))
     account = _account(booking, x)
     with _drawing(made.strategy.num_rows) as show:
@@ -103,19 +115,17 @@ def _released(
     return files
 
 
-def _account(booking: tuple[str | None, str | None, str | None], x: Any) -> Any:
+def _account(booking: tuple[str | None, dict[str, float], str | None], x: Any) -> Any:
     from hdmm_bf.mechanisms.ledger import Ledger, fingerprint
 
     path, total, name = booking
-    if path is None:
-        if total is not None or name is not None:
-            raise click.UsageError("--total and --data-id need --ledger FILE.")
-        return None
-    return Ledger(path, **_total(total)).account(name if name is not None else fingerprint(x))
+    return None if path is None else Ledger(path, **total).account(name if name is not None else fingerprint(x))
 
 
-def _total(text: str | None) -> dict[str, float]:
-    """Read `1`, `1,1e-6` or `rho=0.5`."""
+def _total(ledger: str | None, text: str | None, name: str | None) -> dict[str, float]:
+    """Read `1`, `1,1e-6` or `rho=0.5`, the total of a ledger."""
+    if ledger is None and (text is not None or name is not None):
+        raise click.UsageError("--total and --data-id need --ledger FILE.")
     if text is None:
         return {}
     names = ["rho"] if text.startswith("rho=") else ["epsilon", "delta"]

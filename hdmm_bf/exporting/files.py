@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import io
 import os
 from collections.abc import Mapping
@@ -13,15 +15,19 @@ from hdmm_bf._checks import fail, nearest
 
 def parquet_bytes(columns: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> bytes:
     """Return a Parquet file of named columns, with notes in its schema."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        advice = "Install it with: pip install 'hdmm-bf[data]'."
-        raise fail("export", "format 'parquet'", "needs the package pyarrow", advice) from None
+    _check_parquet()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     buffer = io.BytesIO()
     pq.write_table(pa.table(dict(columns)).replace_schema_metadata(metadata), buffer)
     return buffer.getvalue()
+
+
+def _check_parquet() -> None:
+    if importlib.util.find_spec("pyarrow") is None:
+        advice = "Install it with: pip install 'hdmm-bf[data]'."
+        raise fail("export", "format 'parquet'", "needs the package pyarrow", advice)
 
 
 def check_target(path: str | Path, suffixes: tuple[str, ...]) -> Path:
@@ -30,21 +36,35 @@ def check_target(path: str | Path, suffixes: tuple[str, ...]) -> Path:
     if target.suffix.lower() not in suffixes:
         problem = f"unknown kind of file '{target.suffix}'"
         raise fail("export", repr(str(target)), problem, nearest(target.suffix, suffixes))
-    if target.is_dir() or not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
-        problem = "is a folder" if target.is_dir() else "is in a folder that cannot be written"
-        raise fail("export", repr(str(target)), problem, "Choose another name.")
+    if target.suffix.lower() == ".parquet":
+        _check_parquet()
+    obstacle = _obstacle(target)
+    if obstacle is not None:
+        raise fail("export", repr(str(target)), obstacle, "Choose another name.")
     return target
+
+
+def _obstacle(target: Path) -> str | None:
+    try:
+        if target.is_dir():
+            return "is a folder"
+        writable = target.parent.is_dir() and os.access(target.parent, os.W_OK) and "\0" not in target.name
+    except OSError as error:  # a name that is too long
+        return f"cannot be written ({error.strerror})"
+    return None if writable else "is in a folder that cannot be written"
 
 
 def write_file(path: str | Path, content: bytes) -> Path:
     """Write a file beside its place, then rename it: it appears whole or not at all."""
     target = Path(path)
-    fresh = target.with_name(f".{target.name}.new-{os.getpid()}")
+    fresh = target.with_name(f".new-{os.getpid()}-{os.urandom(4).hex()}")  # short: the target's name may be the longest
     try:
         fresh.write_bytes(content)
         fresh.replace(target)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         reason = error.strerror or "unknown reason"
         raise fail("export", repr(str(target)), f"cannot be written ({reason})", "Check the folder.") from None
+    finally:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
     return target

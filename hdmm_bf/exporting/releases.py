@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,14 @@ from typing import Any
 import numpy as np
 
 from hdmm_bf import __version__
+from hdmm_bf._checks import fail
 from hdmm_bf.exporting.files import check_target, parquet_bytes, write_file
 from hdmm_bf.mechanisms.postprocessing import Processed
 from hdmm_bf.mechanisms.release import Release
 
 SUFFIXES = (".csv", ".parquet", ".json")
+
+_NEEDS_QUOTES = re.compile(r"""[",#\r\n]|^\s|\s$""")  # '#' starts the notes; csv.writer leaves '\r' bare
 
 
 def write_answers(out: Release, path: str | Path, *, level: float, processed: Processed | None = None) -> Path:
@@ -66,25 +68,50 @@ def _notes(out: Release, processed: Processed | None) -> dict[str, str]:
 
 
 def _write(path: str | Path, columns: Mapping[str, Any], notes: Mapping[str, str], facts: Mapping[str, Any]) -> Path:
-    """Write columns under notes for people; JSON also holds the same facts as plain values."""
+    """Write columns under notes for people; JSON also holds the same facts as plain values.
+
+    Guarantees:
+        Every format brings back the same numbers, bit by bit, and the same names; a number that is not finite is never
+        written. Names are data and are written as they are: a spreadsheet may take one that starts with = for a
+        formula.
+    """
     target = check_target(path, SUFFIXES)
+    columns = {key: _column(target, key, value) for key, value in columns.items()}
+    notes = {key: _encodable(value) for key, value in notes.items()}
     suffix = target.suffix.lower()
     if suffix == ".csv":
         return write_file(target, _csv(columns, notes))
     if suffix == ".parquet":
         return write_file(target, parquet_bytes(columns, notes))
-    plain = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in columns.items()}
-    return write_file(target, (json.dumps({"about": notes, **facts, **plain}) + "\n").encode())
+    return write_file(target, (json.dumps({"about": notes, **facts, **columns}, allow_nan=False) + "\n").encode())
 
 
-def _csv(columns: Mapping[str, Any], notes: Mapping[str, str]) -> bytes:
-    buffer = io.StringIO()
-    buffer.writelines(f"# {key}: {value}\n" for key, value in notes.items())
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*(_cells(column) for column in columns.values()), strict=True))
-    return buffer.getvalue().encode()
+def _column(target: Path, key: str, values: Any) -> list[Any]:
+    """Return a column of numbers, all finite, or of names as plain values."""
+    if not isinstance(values, np.ndarray):
+        return [_encodable(value) for value in values]
+    if not np.all(np.isfinite(values)):
+        advice = "Rescale the workload so that its answers fit in 64-bit floating point."
+        raise fail("export", repr(str(target)), f"{key} holds a number that is not finite", advice)
+    return list(values.tolist())
 
 
-def _cells(column: Any) -> list[str]:
-    return [repr(value) for value in column.tolist()] if isinstance(column, np.ndarray) else list(column)
+def _encodable(text: str) -> str:
+    """Escape lone surrogates, which no file can hold."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _csv(columns: Mapping[str, list[Any]], notes: Mapping[str, str]) -> bytes:
+    lines = [f"# {key}: {_one_line(value)}" for key, value in notes.items()]
+    lines += [",".join(map(_field, row)) for row in ([*columns], *zip(*columns.values(), strict=True))]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _one_line(note: str) -> str:
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in note)
+
+
+def _field(value: Any) -> str:
+    if not isinstance(value, str):
+        return repr(value)
+    return '"' + value.replace('"', '""') + '"' if _NEEDS_QUOTES.search(value) else value

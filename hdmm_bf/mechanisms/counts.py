@@ -6,12 +6,13 @@ Refusals name the file and the line, never a count.
 from __future__ import annotations
 
 import tokenize
+import warnings
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int64
 
-from hdmm_bf._checks import InputError, csv_rows, fail, fits, nearest, readable_file, written_whole
+from hdmm_bf._checks import InputError, csv_rows, fail, fits, nearest, readable_file, written_real, written_whole
 from hdmm_bf._types import AnyArray
 from hdmm_bf.domain import Domain
 from hdmm_bf.workload.files import check_header
@@ -19,6 +20,8 @@ from hdmm_bf.workload.files import check_header
 SUFFIXES = (".csv", ".npy")
 COUNT, CELL = "count", "cell"
 _LARGEST = 2**53
+_DAMAGED = (ValueError, OSError, EOFError, LookupError, TypeError, SyntaxError, RuntimeError, ArithmeticError)
+"""What NumPy raises on files that are not arrays, besides two that inherit from none of these."""
 
 
 def read_counts(path: str | Path, domain: Domain) -> AnyArray:
@@ -38,12 +41,13 @@ def read_counts(path: str | Path, domain: Domain) -> AnyArray:
 
 def _read_npy(file: Path) -> AnyArray:
     try:
-        with file.open("rb") as stream:
+        with warnings.catch_warnings(), file.open("rb") as stream:
+            warnings.simplefilter("ignore")  # about headers of Python 2
             check_header("release", file, stream, file.stat().st_size)
-        return np.array(np.lib.format.open_memmap(file, mode="r"))
+            return np.array(np.lib.format.open_memmap(file, mode="r"))
     except InputError:
         raise
-    except (ValueError, OSError, EOFError, LookupError, TypeError, SyntaxError, tokenize.TokenError, OverflowError):
+    except (*_DAMAGED, MemoryError, tokenize.TokenError):
         raise fail("release", file, "not readable as .npy", "Save whole numbers with numpy.save.") from None
 
 
@@ -52,7 +56,7 @@ def _read_csv(file: Path, domain: Domain) -> Int64[np.ndarray, " n"]:
     names = [name.strip() for name in rows[0][1]] if rows else []
     if COUNT in names and rows:
         return _from_list(file, names, rows[1:], domain)
-    if rows and all(written_whole(entry) is None for entry in names):
+    if rows and all(written_real(entry) is None for entry in names):
         rows = rows[1:]
     entries = [_whole(file, line, entry) for line, row in rows for entry in row]
     if len(entries) != domain.num_cells:

@@ -7,7 +7,8 @@ Hence the exact sum is rounded correctly: it is enclosed so tightly that only on
 point is published. The grid is shifted by a random fraction, so that no sum stays between two points for ever.
 
 Guarantees:
-    `private_sum` returns a function of the exact x + P S^+ noise and of independent random bits, and of nothing else.
+    `ExactSums.private_sum` returns a function of the exact x + P S^+ noise and of independent random bits, and of
+    nothing else.
 """
 
 from __future__ import annotations
@@ -49,56 +50,74 @@ def exact_product(A: Int64[np.ndarray, "r c"], x: Int64[np.ndarray, " c"], *, ro
     return np.asarray(A @ x)
 
 
-def private_sum(recovery: Reconstruction, kept: Int64[np.ndarray, " k"], noise: Int64[np.ndarray, " r"]) -> RealVector:
-    """Return x + P S^+ noise over the kept cells for an edge strategy S, correctly rounded to a shifted grid."""
-    S = WholeMatrix(recovery.strategy.integers)
-    floor = _smallest_square(recovery)
-    shift = 2 * secrets.randbits(_SHIFT_BITS) + 1  # odd: over 2^(65 + GRID_BITS), never on a coarser point
-    head, tail = recovery.problem.P.head, recovery.problem.P.tail
-    degree = int(np.bincount(np.concatenate([head, tail[tail >= 0]])).max(initial=1))
-    flow, held = [0] * head.size, 0
-    for bits in range(_FIRST_BITS, _MOST_BITS, _MORE_BITS):
-        flow, held = [value << (bits - held) for value in flow], bits
-        flow, error = _refined(recovery, S, floor, [value << bits for value in noise.tolist()], flow)
-        centre = _flow_sum(recovery, kept.tolist(), flow, bits)
-        low = _rounded([c - degree * error for c in centre], bits, shift)
-        if low == _rounded([c + degree * error for c in centre], bits, shift):
-            return np.array([math.ldexp(value, -GRID_BITS) for value in low])
-    raise fail("release", "noise", "could not be added exactly", "Run the release again; nothing was published.")
+@final
+class ExactSums:
+    """An edge strategy made ready for exact sums, or refused: nothing here depends on data or noise."""
+
+    def __init__(self, recovery: Reconstruction) -> None:
+        if recovery.factor is None:
+            advice = "Fit the strategy again; edge strategies of the search have full rank."
+            family = recovery.strategy.family
+            raise fail("release", f"strategy {family}", "is an edge strategy without full column rank", advice)
+        self._triangle = recovery.factor[1]  # R of S over 2^bits
+        self._bits = recovery.strategy.bits
+        self._floor = _smallest_square(recovery)
+        self._S = WholeMatrix(recovery.strategy.integers)
+        self._P = recovery.problem.P
+
+    def private_sum(self, kept: Int64[np.ndarray, " k"], noise: Int64[np.ndarray, " r"]) -> RealVector:
+        """Return x + P S^+ noise over the kept cells, correctly rounded to a shifted grid."""
+        shift = 2 * secrets.randbits(_SHIFT_BITS) + 1  # odd: over 2^(65 + GRID_BITS), never on a coarser point
+        head, tail = self._P.head, self._P.tail
+        degree = int(np.bincount(np.concatenate([head, tail[tail >= 0]])).max(initial=1))
+        flow, held = [0] * head.size, 0
+        for bits in range(_FIRST_BITS, _MOST_BITS, _MORE_BITS):
+            flow, held = [value << (bits - held) for value in flow], bits
+            flow, error = self._refined([value << bits for value in noise.tolist()], flow)
+            centre = self._flow_sum(kept.tolist(), flow, bits)
+            low = _rounded([c - degree * error for c in centre], bits, shift)
+            if low == _rounded([c + degree * error for c in centre], bits, shift):
+                return np.array([math.ldexp(value, -GRID_BITS) for value in low])
+        raise fail("release", "noise", "could not be added exactly", "Run the release again; nothing was published.")
+
+    def _refined(self, target: Whole, flow: Whole) -> tuple[Whole, int]:
+        """Return z close to S^+ target, and a whole number that bounds the error of every entry.
+
+        Steps z += (S^T S)^-1 S^T (target - S z) with the residual in whole numbers. The error of z is at most
+        ||S^T (target - S z)|| / sigma_min(S)^2, whatever floating point did to z.
+        """
+        best: tuple[Whole, int] | None = None
+        while True:
+            residual = [t - p for t, p in zip(target, self._S.times(flow), strict=True)]
+            gradient = self._S.transposed_times(residual)
+            error = math.isqrt(sum(g * g for g in gradient)) // self._floor + 1
+            if best is not None and 2 * error > best[1]:
+                return best
+            best = flow, error
+            flow = [z + step for z, step in zip(flow, self._normal_solve(gradient), strict=True)]
+
+    def _normal_solve(self, gradient: Whole) -> Whole:
+        """(S^T S)^-1 gradient to about the precision of floating point, for numbers far beyond its range."""
+        shrink = max(0, max(map(int.bit_length, gradient), default=0) - 500)
+        right = np.array([float(g >> shrink) for g in gradient])
+        half = solve_triangular(self._triangle, right, trans="T", check_finite=False)
+        found = solve_triangular(self._triangle, half, check_finite=False)
+        return [_scaled(value, shrink - 2 * self._bits) for value in found.tolist()]
+
+    def _flow_sum(self, kept: Whole, flow: Whole, bits: int) -> Whole:
+        """Return x + P z over 2^bits, in whole numbers."""
+        total = [value << bits for value in kept]
+        for head, tail, value in zip(self._P.head.tolist(), self._P.tail.tolist(), flow, strict=True):
+            total[head] += value
+            if tail >= 0:
+                total[tail] -= value
+        return total
 
 
 def _rounded(values: Whole, bits: int, shift: int) -> Whole:
     """Nearest points of the shifted grid below values over 2^bits, named by their number."""
     fraction = shift << (bits - GRID_BITS - _SHIFT_BITS - 1)
     return [(value + fraction) >> (bits - GRID_BITS) for value in values]
-
-
-def _refined(recovery: Reconstruction, S: WholeMatrix, floor: int, target: Whole, flow: Whole) -> tuple[Whole, int]:
-    """Return z close to S^+ target, and a whole number that bounds the error of every entry.
-
-    Steps z += (S^T S)^-1 S^T (target - S z) with the residual in whole numbers. The error of z is at most
-    ||S^T (target - S z)|| / sigma_min(S)^2, whatever floating point did to z.
-    """
-    best: tuple[Whole, int] | None = None
-    while True:
-        residual = [t - p for t, p in zip(target, S.times(flow), strict=True)]
-        gradient = S.transposed_times(residual)
-        error = math.isqrt(sum(g * g for g in gradient)) // floor + 1
-        if best is not None and 2 * error > best[1]:
-            return best
-        best = flow, error
-        flow = [z + step for z, step in zip(flow, _normal_solve(recovery, gradient), strict=True)]
-
-
-def _normal_solve(recovery: Reconstruction, gradient: Whole) -> Whole:
-    """(S^T S)^-1 gradient to about the precision of floating point, for numbers far beyond its range."""
-    assert recovery.factor is not None, "checked before noise is drawn"
-    R = recovery.factor[1]  # of S over 2^bits
-    shrink = max(0, max(map(int.bit_length, gradient), default=0) - 500)
-    right = np.array([float(g >> shrink) for g in gradient])
-    half = solve_triangular(R, right, trans="T", check_finite=False)
-    found = solve_triangular(R, half, check_finite=False)
-    return [_scaled(value, shrink - 2 * recovery.strategy.bits) for value in found.tolist()]
 
 
 def _scaled(value: float, power: int) -> int:
@@ -156,14 +175,3 @@ def _product(pieces: list[tuple[Any, int]], vector: Whole) -> Whole:
             total = total + (piece @ digits).astype(object) * (1 << (place + offset))
         place += room
     return [int(value) for value in total]
-
-
-def _flow_sum(recovery: Reconstruction, kept: Whole, flow: Whole, bits: int) -> Whole:
-    """Return x + P z over 2^bits, in whole numbers."""
-    P = recovery.problem.P
-    total = [value << bits for value in kept]
-    for head, tail, value in zip(P.head.tolist(), P.tail.tolist(), flow, strict=True):
-        total[head] += value
-        if tail >= 0:
-            total[tail] -= value
-    return total

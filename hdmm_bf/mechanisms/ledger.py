@@ -13,9 +13,10 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
+import os
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, final
@@ -23,13 +24,17 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Int64
 
-from hdmm_bf._checks import fail
+from hdmm_bf._checks import InputError, fail
 from hdmm_bf._types import Noise
-from hdmm_bf.mechanisms.privacy import zcdp_epsilon
+from hdmm_bf.mechanisms.privacy import zcdp_delta
 
 _SCHEMA = "hdmm_bf ledger 1"
 _PATIENCE = 60.0
 """Seconds to wait for another process that is writing."""
+
+_ROUNDING = 1e-12
+_SMALLEST_RHO, _LARGEST_RHO = 1e-300, 10**6
+"""Losses that are converted from zCDP; smaller ones are rounded up, larger ones are only added plainly."""
 
 _TABLES = """
 CREATE TABLE stated (schema TEXT NOT NULL, epsilon TEXT, delta TEXT, rho TEXT);
@@ -72,18 +77,22 @@ class Entry:
 @final
 @dataclass(frozen=True)
 class Account:
-    """The account of one set of data in a ledger."""
+    """The account of one set of data in a ledger, and the numbers of the entries made through it."""
 
     ledger: Ledger
     data: str
+    entries: list[int] = field(default_factory=list, compare=False)
 
     def spend(self, noise: Noise, *, epsilon: float | None, delta: float | None, rho: float | None, policy: str) -> int:
         """Count a loss as spent, or refuse when the total would be exceeded. Returns the number of the entry."""
-        return self.ledger.spend(self.data, noise, epsilon=epsilon, delta=delta, rho=rho, policy=policy)
+        entry = self.ledger.spend(self.data, noise, epsilon=epsilon, delta=delta, rho=rho, policy=policy)
+        self.entries.append(entry)
+        return entry
 
     def published(self, where: str) -> None:
-        """Note where the last release on these data was written."""
-        self.ledger.published(self.data, where)
+        """Note where the last release paid from this account was written."""
+        if self.entries:
+            self.ledger.published(self.entries[-1], where)
 
 
 @final
@@ -109,12 +118,13 @@ class Ledger:
         delta: float | None = None,
         rho: float | None = None,
     ) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()
         stated = Total(_written("epsilon", epsilon), _written("delta", delta), _written("rho", rho))
         wanted = any(value is not None for value in (epsilon, delta, rho))
-        if wanted and (stated.epsilon is None) == (stated.rho is None):
-            raise fail("ledger", f"total {stated}", "must be epsilon (and delta), or rho", "State one of them.")
-        if not self.path.exists() and not wanted:
+        if wanted and not _is_total(stated):
+            problem = "must be epsilon, epsilon and a delta below 1, or rho"
+            raise fail("ledger", f"total {stated}", problem, "State one of them.")
+        if not wanted and not os.path.exists(self.path):
             advice = "State the total when the ledger is made, for example epsilon=1."
             raise fail("ledger", repr(str(path)), "does not exist, and no total was stated", advice)
         with self._open() as base:
@@ -125,18 +135,26 @@ class Ledger:
         """Hold the write lock for the length of a block; what the block did is kept only if it ends well."""
         try:
             base = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, ValueError) as error:  # ValueError: a path with a NUL
             raise fail("ledger", repr(str(self.path)), f"cannot be opened ({error})", "Check the path.") from None
         try:
             base.execute("PRAGMA synchronous = FULL")
             base.execute("BEGIN IMMEDIATE")
+            self._check_whole(base)
             yield base
             base.execute("COMMIT")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:  # OSError: the file was taken away
             advice = "Use a file that a ledger made, on a disk that can be written."
             raise fail("ledger", repr(str(self.path)), f"is not usable ({error})", advice) from None
         finally:
             base.close()  # rolls back what was not committed
+
+    def _check_whole(self, base: sqlite3.Connection) -> None:
+        """Refuse a file that was cut short: SQLite reads zeros for what is missing of a page."""
+        (pages,), (size,) = (base.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
+        sound = base.execute("PRAGMA integrity_check(1)").fetchall() == [("ok",)]
+        if not sound or os.path.getsize(self.path) not in (0, pages * size):  # 0: a new ledger
+            raise self._damaged("was changed or cut short")
 
     def _stated(self, base: sqlite3.Connection, wanted: Total | None) -> Total:
         if not base.execute("SELECT name FROM sqlite_master").fetchall():
@@ -149,7 +167,9 @@ class Ledger:
         rows = base.execute("SELECT schema, epsilon, delta, rho FROM stated").fetchall()
         if len(rows) != 1 or rows[0][0] != _SCHEMA:
             raise fail("ledger", repr(str(self.path)), "was not made by this version", "Start a new ledger.")
-        held = Total(*rows[0][1:])
+        held = Total(*map(self._number, rows[0][1:]))
+        if not _is_total(held):
+            raise self._damaged()
         if wanted is not None and wanted != held:
             advice = "Use the stated total: it cannot be raised once releases rely on it."
             raise fail("ledger", f"total {wanted}", f"the ledger states {held}", advice)
@@ -164,7 +184,38 @@ class Ledger:
     def entries(self, data: str | None = None) -> list[Entry]:
         """Return what was spent, on all data or on some."""
         with self._open() as base:
-            return _entries(base, data)
+            return self._entries(base, data)
+
+    def _entries(self, base: sqlite3.Connection, data: str | None) -> list[Entry]:
+        chosen = "SELECT at, data, policy, noise, epsilon, delta, rho, published FROM spent"
+        rows = (
+            base.execute(f"{chosen} ORDER BY id")
+            if data is None
+            else base.execute(f"{chosen} WHERE data = ? ORDER BY id", (data,))
+        )
+        return [self._entry(*row) for row in rows.fetchall()]
+
+    def _entry(self, *row: Any) -> Entry:
+        """Return a row of the file as an entry, if it is one that `spend` can have written."""
+        *words, epsilon, delta, rho, published = row
+        loss = (self._number(epsilon), self._number(delta), self._number(rho))
+        texts = all(isinstance(word, str) for word in words) and isinstance(published, str | None)
+        if not texts or not _is_loss(words[3], *loss):
+            raise self._damaged()
+        return Entry(words[0], words[1], words[2], words[3], *loss, published)
+
+    def _number(self, value: Any) -> str | None:
+        """Return a number of the file if `_written` can have written it: nothing negative, infinite or endless."""
+        try:
+            if value is None or (isinstance(value, str) and _written("", value) == value):
+                return value
+        except InputError:
+            pass
+        raise self._damaged()
+
+    def _damaged(self, problem: str = "holds an entry that no release made") -> InputError:
+        advice = "Restore the file from a copy; what it says cannot be relied on."
+        return fail("ledger", repr(str(self.path)), problem, advice)
 
     def spend(
         self,
@@ -179,9 +230,12 @@ class Ledger:
         """Count a loss as spent, or refuse when the total would be exceeded."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         asked = (_written("epsilon", epsilon), _written("delta", delta), _written("rho", rho))
+        if not _is_loss(noise, *asked):
+            advice = "Laplace noise has epsilon; Gaussian noise has rho, and perhaps epsilon and delta."
+            raise fail("ledger", f"{noise} noise with {Total(*asked)}", "is no loss that can be counted", advice)
         entry = Entry(now, data, policy, noise, *asked, None)
         with self._open() as base:
-            before = _entries(base, data)
+            before = self._entries(base, data)
             if not within(self.total, [*before, entry]):
                 advice = "Nothing was spent or published. Ask for less, or use other data."
                 shown = f"{len(before)} releases before and now {Total(*asked)}"
@@ -190,21 +244,10 @@ class Ledger:
             insert = "INSERT INTO spent (at, data, policy, noise, epsilon, delta, rho) VALUES (?, ?, ?, ?, ?, ?, ?)"
             return int(base.execute(insert, values).lastrowid or 0)
 
-    def published(self, data: str, where: str) -> None:
-        """Note where the last release on some data was written."""
+    def published(self, entry: int, where: str) -> None:
+        """Note where the release of an entry was written."""
         with self._open() as base:
-            last = "SELECT max(id) FROM spent WHERE data = ?"
-            base.execute(f"UPDATE spent SET published = ? WHERE id = ({last})", (where, data))
-
-
-def _entries(base: sqlite3.Connection, data: str | None) -> list[Entry]:
-    chosen = "SELECT at, data, policy, noise, epsilon, delta, rho, published FROM spent"
-    rows = (
-        base.execute(f"{chosen} ORDER BY id")
-        if data is None
-        else base.execute(f"{chosen} WHERE data = ? ORDER BY id", (data,))
-    )
-    return [Entry(*row) for row in rows.fetchall()]
+            base.execute("UPDATE spent SET published = ? WHERE id = ?", (where, entry))
 
 
 def within(total: Total, entries: list[Entry]) -> bool:
@@ -223,11 +266,28 @@ def within(total: Total, entries: list[Entry]) -> bool:
         risked = sum((Fraction(entry.delta or 0) for entry in entries), Fraction(0))
         if spent <= limit and risked <= room:
             return True
-    return room > 0 and zcdp_epsilon(float(zcdp) * (1 + 1e-15), float(room)) <= float(limit)
+    if room == 0 or zcdp > _LARGEST_RHO:
+        return False
+    rho = max(float(zcdp) * (1 + _ROUNDING), _SMALLEST_RHO)
+    return zcdp_delta(rho, min(float(limit), _LARGEST_RHO)) * (1 + _ROUNDING) <= room
 
 
 def _rho(entry: Entry) -> Fraction:
     return Fraction(entry.rho) if entry.rho is not None else Fraction(entry.epsilon or 0) ** 2 / 2
+
+
+def _is_total(total: Total) -> bool:
+    """Whether a total is epsilon, epsilon and a delta below 1, or rho."""
+    if total.rho is not None:
+        return total.epsilon is None and total.delta is None
+    return total.epsilon is not None and (total.delta is None or float(total.delta) < 1)
+
+
+def _is_loss(noise: object, epsilon: str | None, delta: str | None, rho: str | None) -> bool:
+    """Whether numbers are those of a kind of noise, so that both ways of adding them up hold."""
+    if noise == "laplace":
+        return epsilon is not None and delta is None and rho is None
+    return noise == "gaussian" and rho is not None and (epsilon is None) == (delta is None)
 
 
 def _written(name: str, value: Any) -> str | None:

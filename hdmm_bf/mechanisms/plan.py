@@ -54,6 +54,7 @@ class Plan:
         delta: the delta asked for, or None.
         rho: the zCDP parameter of Gaussian noise, or None.
         sampler: the noise on the strategy's integers; None when every answer is public and no noise is needed.
+        calibrated: the exact sensitivity of the integers that the noise was made for.
         bits: binary places of the strategy's grid.
         unit_error: squared error of all queries, for noise of variance 1 at sensitivity 1.
         sensitivity: of the strategy.
@@ -65,6 +66,7 @@ class Plan:
     delta: float | None
     rho: float | None
     sampler: Sampler | None
+    calibrated: int
     bits: int
     unit_error: float
     sensitivity: float
@@ -94,6 +96,12 @@ class Plan:
         if self.epsilon is not None:
             parts.insert(0, f"epsilon = {self.epsilon:g}, delta = {self.delta:g}")
         return ", by ".join(parts)
+
+    def check_made_for(self, certificate: Certificate) -> None:
+        """Refuse to be carried out on a strategy of another sensitivity."""
+        made_for = self.noise, self.calibrated, self.bits
+        if made_for != (certificate.noise, certificate.sensitivity_exact, certificate.bits):
+            raise fail("release", "plan", "was made for another strategy", "Make a plan for this one.")
 
     def epsilon_at(self, delta: float) -> float:
         """Return the epsilon that holds at a delta."""
@@ -147,6 +155,7 @@ def plan(fit: Fitted, *, epsilon: float | None = None, delta: float | None = Non
         delta,
         rho,
         sampler,
+        exact,
         certificate.bits,
         certificate.unit_error,
         certificate.sensitivity,
@@ -164,8 +173,8 @@ def _checked_sampler(exact: int, loss: float | None, noise: Noise) -> Sampler:
 
 def _confirmed(exact: int, sampler: Sampler, epsilon: float, delta: float) -> tuple[float, Sampler]:
     """Lower rho, by rounding errors, until OpenDP's own conversion to (epsilon, delta) confirms the request."""
-    rho = sampler.loss
+    rho, less = sampler.loss, 1e-12
     while samplers.approximate_epsilon(sampler, exact, delta) > epsilon:
-        rho *= 1 - 1e-12
+        rho, less = rho * (1 - less), min(2 * less, 0.5)
         sampler = samplers.gaussian(exact, rho)
     return rho, sampler

@@ -16,6 +16,11 @@ from scipy.special import log_ndtr
 from hdmm_bf._checks import fail
 from hdmm_bf._types import Noise
 
+_SMALLEST, _LARGEST = 1e-30, 1e7
+"""Privacy losses outside are mistakes, or of no use."""
+
+_HUGE = 1e150
+
 
 def noise_variance(
     noise: Noise, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
@@ -62,7 +67,8 @@ def gaussian_delta(sigma: float, epsilon: float) -> float:
 def gaussian_epsilon(sigma: float, delta: float) -> float:
     """Return the least epsilon for which noise of that standard deviation is (epsilon, delta)-private."""
     _probability(delta)
-    _positive("sigma", sigma)
+    if not 0 < sigma < math.inf:
+        raise fail("privacy", f"sigma={sigma}", "must be a positive number", "Use for example 1.0.")
     return _least(lambda epsilon: gaussian_delta(sigma, epsilon) <= delta)
 
 
@@ -100,14 +106,17 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 def _least(holds: Callable[[float], bool]) -> float:
     """Return the least positive number, to rounding, from which on a condition holds."""
-    low = high = 1.0
+    low, high, factor = 1.0, 1.0, 2.0
     while not holds(high):
-        high *= 2
-    while low > 1e-300 and holds(low):
-        low /= 2
-    while high - low > 1e-15 * high:
-        middle = (low + high) / 2
-        if middle in (low, high):
+        low, high, factor = high, high * factor, factor * factor
+        if high > _HUGE:
+            raise fail("privacy", "parameters", "are out of reach of the noise", "Use less extreme ones.")
+    factor = 2.0
+    while low > 1 / _HUGE and holds(low):
+        low, high, factor = low / factor, low, factor * factor
+    while high > (1 + 1e-15) * low:
+        middle = math.sqrt(low) * math.sqrt(high) if high > 2 * low else (low + high) / 2
+        if not low < middle < high:
             break
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
@@ -119,6 +128,7 @@ def _probability(delta: float) -> None:
 
 
 def _positive(name: str, value: float) -> float:
-    if not (value > 0 and math.isfinite(value)):
-        raise fail("privacy", f"{name}={value}", "must be a positive number", "Use for example 1.0.")
+    if not _SMALLEST <= value <= _LARGEST:
+        problem = f"must be a number from {_SMALLEST:g} to {_LARGEST:g}"
+        raise fail("privacy", f"{name}={value}", problem, "Use for example 1.0.")
     return value

@@ -24,10 +24,10 @@ import numpy as np
 from jaxtyping import Int64
 
 from hdmm_bf import policy as policies
-from hdmm_bf._checks import as_array, fail, whole_numbers
-from hdmm_bf._types import Columns, RealVector
+from hdmm_bf._checks import fail, whole_numbers
+from hdmm_bf._types import RealVector
 from hdmm_bf.mechanisms import intervals
-from hdmm_bf.mechanisms.exact import exact_product, private_sum
+from hdmm_bf.mechanisms.exact import ExactSums, exact_product
 from hdmm_bf.mechanisms.ledger import Account
 from hdmm_bf.mechanisms.noise import LARGEST
 from hdmm_bf.mechanisms.plan import Fitted, Plan, plan
@@ -173,23 +173,21 @@ def carry_out(
 ) -> Release:
     """Run a plan on data."""
     problem, strategy = fit.problem, fit.strategy
+    settled.check_made_for(fit.certificate)
     x = checked_counts(problem, counts)
-    on_edges = strategy.kind == "edge"
-    if on_edges and fit.recovery.factor is None:
-        advice = "Fit the strategy again; edge strategies of the search have full rank."
-        raise fail("release", f"strategy {strategy.family}", "is an edge strategy without full column rank", advice)
+    totals = problem.grounding.totals(x)
+    sums = ExactSums(fit.recovery) if strategy.kind == "edge" else None
     room = 0 if settled.sampler is None else settled.sampler.reach
-    kept = x[problem.grounding.kept]
-    measured = kept if on_edges else exact_product(strategy.integers, x, room=room)
+    measured = exact_product(strategy.integers, x, room=room) if sums is None else x[problem.grounding.kept]
     if account is not None:
         spent = {"epsilon": settled.epsilon, "delta": settled.delta, "rho": settled.rho}
         account.spend(settled.noise, **spent, policy=problem.policy.spec)
     noise = _noise(settled, strategy.num_rows, callback)
-    if on_edges:
-        estimate = private_sum(fit.recovery, measured, noise)
+    if sums is not None:
+        estimate = sums.private_sum(measured, noise)
     else:
-        estimate = fit.recovery.solve(np.ldexp((measured + noise).astype(np.float64), -settled.bits))
-    totals = problem.grounding.totals(x)
+        known = strategy.integers[:, problem.grounding.given_up] @ totals  # what public totals add to the answers
+        estimate = fit.recovery.solve(np.ldexp((measured + noise - known).astype(np.float64), -settled.bits))
     cells = np.asarray(problem.grounding.expand(estimate, totals), dtype=np.float64)
     answers = np.asarray(problem.workload.matrix.mv(cells), dtype=np.float64)
     return Release(problem, settled, answers, cells, totals.astype(np.float64), fit.recovery)
@@ -201,9 +199,12 @@ def _noise(settled: Plan, size: int, callback: Callable[[int], None] | None) -> 
     return settled.sampler.draw(size, callback=callback)
 
 
-def checked_counts(problem: Problem, counts: Columns | Sequence[int]) -> Int64[np.ndarray, " n"]:
+def checked_counts(problem: Problem, counts: Any) -> Int64[np.ndarray, " n"]:
     """Return the histogram as int64, one entry a cell; refusals say what is wrong but show no count."""
-    array = as_array("release", "counts", counts)
+    try:
+        array = np.asarray(counts)
+    except (ValueError, TypeError):  # the usual message would show the counts
+        raise fail("release", "counts", "are not an array", "Give one whole number for each cell.") from None
     sizes, n = problem.policy.domain.sizes, problem.policy.num_cells
     if array.shape not in ((n,), sizes, problem.workload.domain.sizes):
         advice = f"Give one count for each of the {n} cells, in row-major order."
@@ -211,6 +212,8 @@ def checked_counts(problem: Problem, counts: Columns | Sequence[int]) -> Int64[n
     if array.dtype.kind not in "biuf":
         raise fail("release", f"counts of type {array.dtype}", "must be whole numbers", "Convert them to int64.")
     advice = "Correct the histogram; counts are whole numbers from 0 to 2^53."
+    if array.dtype.kind == "f":
+        array = array.astype(np.float64)
     if array.dtype.kind == "f" and not np.all(np.isfinite(array) & (array == np.rint(array))):
         raise fail("release", "counts", "hold a number that is not whole", advice)
     if np.any(array < 0) or np.any(array > _LARGEST_COUNT):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 from hdmm_bf import domain as domains
-from hdmm_bf._checks import fail, nearest, written_whole
+from hdmm_bf._checks import InputError, fail, nearest, written_whole
 from hdmm_bf.domain import Domain
 from hdmm_bf.policy import constructors, files, spanners
 from hdmm_bf.policy.graph import Policy
@@ -43,7 +44,7 @@ def parse(text: str) -> Policy:
     name, *arguments = text.strip().split(":")
     name = name.lower()
     if name not in _FORMS:
-        raise fail("policy.parse", repr(text), f"unknown policy '{name}'", nearest(name, _FORMS))
+        raise _unknown(text)
     if name == "product":
         return constructors.product(*(parse(part) for part in ":".join(arguments).split(",")))
     expected = 1 if name in _SIMPLE else 2
@@ -60,6 +61,17 @@ def parse(text: str) -> Policy:
     if name in _WITH_THRESHOLD:
         return _WITH_THRESHOLD[name](domain, _whole(text, arguments[1], _FORMS[name]))
     return constructors.sensitive(domain, [_whole(text, a, _FORMS[name]) for a in arguments[1].split(",")])
+
+
+def _unknown(text: str) -> InputError:
+    """Answer a name that is none, or a path whose suffix is mistyped."""
+    name = text.strip().split(":")[0]
+    suffix = Path(name).suffix
+    if not suffix[1:2].isalpha():
+        return fail("policy.parse", repr(text), f"unknown policy '{name.lower()}'", nearest(name, _FORMS))
+    missing = "" if os.path.exists(name) else ", and there is no such file"
+    problem = f"looks like a file, of the unknown kind '{suffix}'{missing}"
+    return fail("policy.parse", repr(text), problem, nearest(suffix, files.SUFFIXES))
 
 
 def parse_for(domain: Domain, text: str) -> Policy:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 from hdmm_bf import domain as domains
-from hdmm_bf._checks import fail, nearest, written_whole
+from hdmm_bf._checks import InputError, fail, nearest, written_whole
 from hdmm_bf.domain import Domain
 from hdmm_bf.workload import constructors, files
 from hdmm_bf.workload.queries import Workload
@@ -36,7 +37,7 @@ def parse(text: str) -> Workload:
     name, *arguments = text.strip().split(":")
     name = name.lower()
     if name not in _FORMS:
-        raise fail("workload.parse", repr(text), f"unknown workload '{name}'", nearest(name, _FORMS))
+        raise _unknown(text)
     if name in _SIMPLE:
         return _SIMPLE[name](_domain(text, name, arguments, 1, 1))
     if name == "marginals":
@@ -45,6 +46,17 @@ def parse(text: str) -> Workload:
     domain = _domain(text, name, arguments, 2, 3)
     seed = arguments[2].removeprefix("seed=") if len(arguments) == 3 else "0"
     return constructors.random_range(domain, _whole(text, arguments[1], name), seed=_whole(text, seed, name))
+
+
+def _unknown(text: str) -> InputError:
+    """Answer a name that is none, or a path whose suffix is mistyped."""
+    name = text.strip().split(":")[0]
+    suffix = Path(name).suffix
+    if not suffix[1:2].isalpha():
+        return fail("workload.parse", repr(text), f"unknown workload '{name.lower()}'", nearest(name, _FORMS))
+    missing = "" if os.path.exists(name) else ", and there is no such file"
+    problem = f"looks like a file, of the unknown kind '{suffix}'{missing}"
+    return fail("workload.parse", repr(text), problem, nearest(suffix, files.SUFFIXES))
 
 
 def _domain(text: str, name: str, arguments: list[str], least: int, most: int) -> Domain:
