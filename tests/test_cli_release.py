@@ -130,7 +130,7 @@ SETTLED = {  # mistakes that are found before data are read
     "epsilon zero": ((), {**LAPLACE, "privacy": ("--epsilon", "0")}, "epsilon=0.0"),
     "epsilon nan": ((), {**LAPLACE, "privacy": ("--epsilon", "nan")}, "epsilon=nan"),
     "epsilon infinite": ((), {**LAPLACE, "privacy": ("--epsilon", "inf")}, "epsilon=inf"),
-    "epsilon tiny": ((), {**LAPLACE, "privacy": ("--epsilon", "1e-100")}, "scale"),
+    "epsilon tiny": ((), {**LAPLACE, "privacy": ("--epsilon", "1e-300")}, "epsilon=1e-300"),
     "epsilon a word": ((), {**LAPLACE, "privacy": ("--epsilon", "one")}, "'one' is not a valid float"),
     "delta one": ((), {"privacy": ("--epsilon", "1", "--delta", "1")}, "delta=1.0"),
     "no bundle": ((), {"bundle": "no.bf"}, "is not a bundle"),

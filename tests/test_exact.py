@@ -116,7 +116,7 @@ def check(monkeypatch, G, S, x, k, *, random_bits, bits=16):
 @pytest.mark.parametrize("random_bits", [0, 1, 2**63, 2**64 - 1, 0x9E3779B97F4A7C15])
 @pytest.mark.parametrize("name", POLICIES)
 def test_private_sums_are_the_exact_sums_rounded_once(monkeypatch, name, random_bits):
-    """Quotes exact: `ExactSums.private_sum` returns a function of the exact x + P S^+ noise and of independent random bits."""
+    """Quotes exact: `ExactSums.private_sum` returns a function of the exact x + P S^+ noise and of ... random bits."""
     G, rng = POLICIES[name], np.random.default_rng(random_bits % 1000)
     e, kept = len(G.edges), len(kept_cells(G))
     for rows, largest, loudest in ((e, 3, 50), (e + 3, 2**16, 2**20), (2 * e, 2**30, 2**50), (e, 2**44 // (8 * e), 9)):

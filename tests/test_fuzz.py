@@ -438,7 +438,7 @@ def independent(path):
     names = [name.strip() for name in rows[0]]
     if "count" not in names:
         words = not any(re.fullmatch(r"\s*-?\d+\s*", entry) for entry in rows[0])
-        return [int(entry) for row in rows[words:] for entry in row]
+        return [int(entry.strip()) for row in rows[words:] for entry in row]
     counts = [0] * 6
     for row in rows[1:]:
         line = dict(zip(names, (entry.strip() for entry in row), strict=True))

@@ -72,9 +72,10 @@ def test_extreme_epsilons_are_refused_in_words(laplace, asked):
         bf.plan(laplace, **asked)
 
 
-def test_an_epsilon_too_large_for_the_conversion_is_refused_in_words(gaussian):
+@pytest.mark.parametrize("epsilon", [1e5, 1e7, 1e8])
+def test_an_epsilon_too_large_for_the_conversion_is_refused_in_words(gaussian, epsilon):
     with pytest.raises(InputError):
-        bf.plan(gaussian, epsilon=1e8, delta=1e-6)
+        bf.plan(gaussian, epsilon=epsilon, delta=1e-6)
 
 
 def test_a_plan_is_not_carried_out_on_another_strategy(laplace):

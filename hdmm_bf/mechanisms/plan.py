@@ -21,6 +21,8 @@ from hdmm_bf.mechanisms.reconstruction import Reconstruction
 from hdmm_bf.strategies import Strategy
 from hdmm_bf.transform import Problem
 
+_LARGEST_CONVERTED = 1e4
+
 
 @runtime_checkable
 class Fitted(Protocol):
@@ -139,6 +141,9 @@ def plan(fit: Fitted, *, epsilon: float | None = None, delta: float | None = Non
     """
     certificate = fit.certificate
     noise_variance(certificate.noise, epsilon=epsilon, delta=delta, rho=rho)  # refuses what does not go together
+    if epsilon is not None and delta is not None and epsilon > _LARGEST_CONVERTED:
+        problem = f"is beyond {_LARGEST_CONVERTED:g}, where zCDP is not converted"
+        raise fail("release", f"epsilon={epsilon}", problem, "Use a smaller epsilon, or rho.")
     if certificate.noise == "gaussian" and rho is None:
         assert epsilon is not None
         assert delta is not None

@@ -178,16 +178,19 @@ def carry_out(
     totals = problem.grounding.totals(x)
     sums = ExactSums(fit.recovery) if strategy.kind == "edge" else None
     room = 0 if settled.sampler is None else settled.sampler.reach
-    measured = exact_product(strategy.integers, x, room=room) if sums is None else x[problem.grounding.kept]
-    if account is not None:
+    measured = x[problem.grounding.kept]
+    if sums is None:
+        grounded = x.copy()
+        grounded[problem.grounding.given_up] -= totals  # what public totals add to the answers is taken off
+        measured = exact_product(strategy.integers, grounded, room=room)
+    if account is not None and settled.sampler is not None:  # what is public costs nothing
         spent = {"epsilon": settled.epsilon, "delta": settled.delta, "rho": settled.rho}
         account.spend(settled.noise, **spent, policy=problem.policy.spec)
     noise = _noise(settled, strategy.num_rows, callback)
     if sums is not None:
         estimate = sums.private_sum(measured, noise)
     else:
-        known = strategy.integers[:, problem.grounding.given_up] @ totals  # what public totals add to the answers
-        estimate = fit.recovery.solve(np.ldexp((measured + noise - known).astype(np.float64), -settled.bits))
+        estimate = fit.recovery.solve(np.ldexp((measured + noise).astype(np.float64), -settled.bits))
     cells = np.asarray(problem.grounding.expand(estimate, totals), dtype=np.float64)
     answers = np.asarray(problem.workload.matrix.mv(cells), dtype=np.float64)
     return Release(problem, settled, answers, cells, totals.astype(np.float64), fit.recovery)
@@ -201,6 +204,8 @@ def _noise(settled: Plan, size: int, callback: Callable[[int], None] | None) -> 
 
 def checked_counts(problem: Problem, counts: Any) -> Int64[np.ndarray, " n"]:
     """Return the histogram as int64, one entry a cell; refusals say what is wrong but show no count."""
+    if isinstance(counts, np.ma.MaskedArray):
+        raise fail("release", "counts", "are a masked array", "Fill the masked cells, for example with 0.")
     try:
         array = np.asarray(counts)
     except (ValueError, TypeError):  # the usual message would show the counts

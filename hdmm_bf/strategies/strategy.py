@@ -53,7 +53,7 @@ class Strategy:
     family: str
 
     def __post_init__(self) -> None:
-        held = self.integers.view()
+        held = self.integers.copy()
         held.setflags(write=False)  # what was certified is what runs
         object.__setattr__(self, "integers", held)
 
