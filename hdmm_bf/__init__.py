@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from hdmm_bf.mechanisms.histogram import histogram
     from hdmm_bf.mechanisms.ledger import Ledger, fingerprint
     from hdmm_bf.mechanisms.plan import Plan, plan
-    from hdmm_bf.mechanisms.release import Release, release
+    from hdmm_bf.mechanisms.publish import release
+    from hdmm_bf.mechanisms.release import Release
+    from hdmm_bf.mechanisms.tables import Records
     from hdmm_bf.policy import Policy
     from hdmm_bf.sensitivities import sensitivity
     from hdmm_bf.transform import Problem
@@ -38,6 +40,7 @@ _NAMES = {
     "Plan": "mechanisms.plan",
     "Policy": "policy",
     "Problem": "transform",
+    "Records": "mechanisms.tables",
     "Release": "mechanisms.release",
     "Workload": "workload",
     "bound": "fitting",
@@ -47,7 +50,7 @@ _NAMES = {
     "histogram": "mechanisms.histogram",
     "load": "fitting",
     "plan": "mechanisms.plan",
-    "release": "mechanisms.release",
+    "release": "mechanisms.publish",
     "sensitivity": "sensitivities",
 }
 
@@ -61,6 +64,7 @@ __all__ = [
     "Plan",
     "Policy",
     "Problem",
+    "Records",
     "Release",
     "Workload",
     "__version__",

@@ -30,6 +30,8 @@ from hdmm_bf.workload import Workload
 
 WRITE_AGAIN = "Write the bundle again with `hdmm-bf fit ... --out`."
 FILES = frozenset({"strategy.npz", "policy.npz", "certificate.json"})
+BLOCKS = "blocks.npz"
+BLOCK_FILES = frozenset({BLOCKS, "policy.npz", "certificate.json"})
 WORKLOAD = "workload.npz"
 
 _MOST_BITS = 1000
@@ -81,7 +83,9 @@ def check_manifest(manifest: dict[str, Any]) -> None:
         _want(typed, key, f"must hold {', '.join(types)}", manifest)
     for key in ("workload", "policy"):
         _want(_is_text(manifest[key]["spec"]), key, "must be called by printable text", manifest)
-    files, wanted = manifest.get("files"), FILES | ({WORKLOAD} if manifest["workload"]["file"] else set())
+    files = manifest.get("files")
+    usual = BLOCK_FILES if isinstance(files, dict) and BLOCKS in files else FILES
+    wanted = usual | ({WORKLOAD} if manifest["workload"]["file"] else set())
     _want(isinstance(files, dict) and set(files) == wanted, "files", f"must be {', '.join(sorted(wanted))}", manifest)
 
 
@@ -117,7 +121,7 @@ def stored_domain(record: dict[str, Any]) -> Domain:
 def stored_strategy(arrays: dict[str, AnyArray]) -> tuple[Strategy, AnyArray]:
     """Return the strategy and the edge weights, after checking the type and range of every array."""
     _exactly(arrays, _STRATEGY)
-    kind, family = _text("kind", arrays["kind"]), _text("family", arrays["family"])
+    kind, family = text("kind", arrays["kind"]), text("family", arrays["family"])
     if kind not in ("vertex", "edge"):
         raise fail("kind", repr(kind), "must be vertex or edge", WRITE_AGAIN)
     integers, bits, weights = arrays["integers"], arrays["bits"], arrays["weights"]
@@ -185,7 +189,10 @@ def _typed(name: str, array: AnyArray, kinds: str, ndim: int) -> None:
         raise fail(name, seen, f"must be {what} numbers with {ndim} dimensions", WRITE_AGAIN)
 
 
-def _text(name: str, array: AnyArray) -> str:
+def text(name: str, array: AnyArray | None) -> str:
+    """Return printable text held in an array."""
+    if array is None:
+        raise fail(name, "missing", "must be printable text", WRITE_AGAIN)
     if array.dtype.kind != "U" or array.ndim != 0 or not str(array).isprintable():
         raise fail(name, f"of type {array.dtype}", "must be printable text", WRITE_AGAIN)
     return str(array)
@@ -215,7 +222,7 @@ def policy_record(policy: Policy) -> dict[str, str]:
     same = named is not None and (named.spec, named.meaning) == (policy.spec, policy.meaning)
     if same and named is not None and np.array_equal(named.edges, policy.edges):
         return {"spec": policy.spec, "meaning": policy.meaning}
-    return {"spec": _described(policy.spec, "graph"), "meaning": _plain_meaning(policy.edges, policy.domain)}
+    return {"spec": described(policy.spec, "graph"), "meaning": _plain_meaning(policy.edges, policy.domain)}
 
 
 def _plain_meaning(edges: EdgeArray, domain: Domain) -> str:
@@ -261,17 +268,18 @@ def workload_record(workload: Workload) -> dict[str, Any]:
         named = None
     matrix = workload.matrix
     written_out = isinstance(matrix, Dense | Sparse)  # no spec string makes one, whatever the matrix calls itself
-    if named is not None and not written_out and _alike(named, workload):
+    if named is not None and not written_out and alike(named, workload):
         return {"spec": workload.spec, "file": False}
-    return {"spec": _described(workload.spec, "matrix"), "file": True}
+    return {"spec": described(workload.spec, "matrix"), "file": True}
 
 
-def _alike(named: Workload, given: Workload) -> bool:
+def alike(named: Workload, given: Workload) -> bool:
+    """Whether a workload of a spec string is the given one, judged by kind, name and shape."""
     kind = type(named.matrix) is type(given.matrix)
     return kind and (named.spec, named.matrix.shape) == (given.spec, given.matrix.shape)
 
 
-def _described(spec: str, what: str) -> str:
+def described(spec: str, what: str) -> str:
     """Return words for something without a spec string that nobody takes for one."""
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in spec)
     return f"{what} ({text})" if _LOOKS_LIKE_SPEC.match(text) else text

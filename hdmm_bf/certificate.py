@@ -62,7 +62,8 @@ class Certificate:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as plain values; the exact integer as text, which no JSON reader rounds."""
-        return {**asdict(self), "sensitivity_exact": str(self.sensitivity_exact)}
+        gap = self.gap if math.isfinite(self.gap) else None  # no bound is proven
+        return {**asdict(self), "sensitivity_exact": str(self.sensitivity_exact), "gap": gap}
 
 
 def certify(
@@ -113,7 +114,7 @@ def disagreements(claimed: dict[str, Any], derived: Certificate) -> list[str]:
 
 
 def _agree(name: str, claimed: Any, derived: Any) -> bool:
-    if isinstance(derived, str | int):
+    if derived is None or isinstance(derived, str | int):
         return bool(claimed == derived)
     if isinstance(claimed, bool) or not isinstance(claimed, int | float) or not math.isfinite(claimed):
         return False
@@ -229,8 +230,8 @@ def _trace(R: RealMatrix, problem: Problem, kind: str, rows: RealMatrix | None) 
     return float(np.trace(solve_triangular(R, half.T, trans="T", check_finite=False)))
 
 
-def _factor(V: SquareMatrix) -> RealMatrix:
-    """F with F^T F = V, by Cholesky with pivoting: as many rows as V has rank."""
+def semidefinite_factor(V: SquareMatrix) -> RealMatrix:
+    """Return F with F^T F = V, by Cholesky with pivoting: as many rows as V has rank."""
     R, order, rank, _ = lapack.dpstrf(np.asfortranarray(V), tol=len(V) * _EPS * float(np.diag(V).max()))
     F = np.zeros((rank, len(V)))
     F[:, order - 1] = np.triu(R)[:rank]
@@ -246,7 +247,7 @@ def _dual_bound(problem: Problem, V: SquareMatrix, weights: RealVector) -> float
     head, tail = problem.P.head, problem.P.tail % (k + 1)  # the ground, -1, is vertex k
     L = np.bincount(head * (k + 1) + tail, mu, (k + 1) ** 2).reshape(k + 1, k + 1)
     L = np.diag((L + L.T).sum(axis=0)) - (L + L.T)
-    C = _factor(L[:k, :k]).T
+    C = semidefinite_factor(L[:k, :k]).T
     values = np.linalg.eigvalsh(C.T @ (V @ C))
     slack = 4 * _EPS * k * float(values.max())
     return float(np.sqrt(np.maximum(values - slack, 0.0)).sum() ** 2)

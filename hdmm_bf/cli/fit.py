@@ -160,7 +160,9 @@ def describe(made: Any) -> str:
     """Say what a fit reached, for people."""
     record = made.summary()
     head = f"{record['workload']} under {record['policy']}, {record['noise']} noise"
-    if record["noise"] == "gaussian":
+    if record["gap"] is None:
+        proven = f"by {record['family']}; no proven bound is available for this structure"
+    elif record["noise"] == "gaussian":
         proven = f"proven within {percent(record['gap'])} of the best possible"
     else:
         proven = f"{record['ratio_to_lower']:.4f} times the proven bound, by {record['family']}"
@@ -172,4 +174,7 @@ def describe(made: Any) -> str:
         ("public", "; ".join(record["discloses"]) or "nothing"),
         ("status", f"{made.sentence}"),
     ]
+    why = getattr(made, "why", "")
+    if why:
+        rows.insert(3, ("family", f"{record['family']}: {why}"))
     return f"{head}\n{facts(rows)}"

@@ -23,6 +23,7 @@ from hdmm_bf.cli.show import as_json, count, emit, facts, number
 @click.option("--delta", type=float, metavar="D", help="For Gaussian noise: probability that it is exceeded.")
 @click.option("--rho", type=float, metavar="R", help="For Gaussian noise: zCDP instead of epsilon and delta.")
 @click.option("--out", "-o", metavar="FILE", help="Answers: .csv, .parquet or .json.")
+@click.option("--queries", metavar="W", help="Answer this workload, on the same domain, instead of the fitted one.")
 @click.option("--estimate", metavar="FILE", help="Also write the estimated histogram.")
 @click.option("--level", default=0.95, show_default=True, help="Coverage of the intervals.")
 @click.option("--postprocess", metavar="STEPS", help="Of nonnegative, isotonic, integers; with commas between.")
@@ -38,6 +39,7 @@ def release(
     delta: float | None,
     rho: float | None,
     out: str | None,
+    queries: str | None,
     estimate: str | None,
     level: float,
     postprocess: str | None,
@@ -67,7 +69,8 @@ def release(
         return
     assert data is not None
     assert out is not None
-    files = _released(made, settled, data, out, estimate, level, steps, (ledger, stated, data_id))
+    asked = None if queries is None else fitting.as_workload(queries)
+    files = _released(made, settled, data, (out, estimate), asked, level, steps, (ledger, stated, data_id))
     written = "Wrote " + ", ".join(files)
     _tell({**record, "files": files, "level": level, "ledger": ledger}, settled, as_json, written)
 
@@ -91,8 +94,8 @@ def _released(
     made: Any,
     settled: Any,
     data: str,
-    out: str,
-    estimate: str | None,
+    targets: tuple[str, str | None],
+    asked: Any,
     level: float,
     steps: list[str],
     booking: tuple[str | None, dict[str, float], str | None],
@@ -100,14 +103,16 @@ def _released(
     """Read, spend, draw, write."""
     from hdmm_bf.exporting import write_answers, write_estimate
     from hdmm_bf.mechanisms.counts import read_counts
-    from hdmm_bf.mechanisms.release import carry_out, checked_counts
+    from hdmm_bf.mechanisms.publish import publish
+    from hdmm_bf.mechanisms.release import checked_counts
 
+    out, estimate = targets
     x = checked_counts(made.problem, read_counts(data, made.problem.policy.domain))
     account = _account(booking, x)
-    with _drawing(made.strategy.num_rows) as show:
-        released = carry_out(settled, made, x, account=account, callback=show)
+    with _drawing(made.num_rows) as show:
+        released = publish(settled, made, x, account=account, callback=show)
     processed = released.postprocess(*steps) if steps else None
-    files = [str(write_answers(released, out, level=level, processed=processed))]
+    files = [str(write_answers(released, out, level=level, processed=processed, queries=asked))]
     if estimate is not None:
         files.append(str(write_estimate(released, estimate, processed=processed)))
     if account is not None:

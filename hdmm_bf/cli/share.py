@@ -46,8 +46,9 @@ def verify(context: click.Context, bundle: str, as_json: bool) -> int:
 @click.option("--format", "kind", type=click.Choice(["npz", "csv", "mtx", "parquet", "json"]), required=True)
 @click.option("--out", "-o", required=True, metavar="FILE", help="The file to write.")
 @click.option("--what", type=click.Choice(["strategy", "reconstruction"]), default="strategy", show_default=True)
+@click.option("--dense", is_flag=True, help="Write an implicit strategy as the matrix it stands for.")
 @as_json
-def export(bundle: str, kind: str, out: str, what: str, as_json: bool) -> None:
+def export(bundle: str, kind: str, out: str, what: str, dense: bool, as_json: bool) -> None:
     """Write the strategy matrix, or the reconstruction W A^+, for other software.
 
     npz and json also hold the kind, the edges (-1 is "no record") and the sensitivity; csv, mtx and parquet hold
@@ -57,8 +58,9 @@ def export(bundle: str, kind: str, out: str, what: str, as_json: bool) -> None:
     from hdmm_bf.exporting import write_matrix
 
     made = fitting.load(bundle)
-    path = write_matrix(made, out, kind=kind, what=what)  # type: ignore[arg-type]
-    rows, columns = made.strategy.integers.shape
+    path = write_matrix(made, out, kind=kind, what=what, dense=dense)  # type: ignore[arg-type]
+    rows = made.num_rows
+    columns = made.problem.policy.num_edges if made.strategy.kind == "edge" else made.problem.policy.num_cells
     record: dict[str, Any] = {"bundle": bundle, "file": str(path), "format": kind, "what": what}
     if as_json:
         emit(record)

@@ -11,9 +11,10 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
+from hdmm_bf._checks import fail
 from hdmm_bf._types import RealMatrix
 from hdmm_bf.exporting.files import parquet_bytes, write_file
-from hdmm_bf.fitting import Fit
+from hdmm_bf.fitting import Fit, ProductFit
 
 Format: TypeAlias = Literal["npz", "csv", "mtx", "parquet", "json"]
 What: TypeAlias = Literal["strategy", "reconstruction"]
@@ -22,12 +23,18 @@ _DIGITS = 17
 """Significant digits that bring every float64 back exactly."""
 
 
-def write_matrix(made: Fit, path: str | Path, *, kind: Format, what: What = "strategy") -> Path:
+def write_matrix(
+    made: Fit | ProductFit, path: str | Path, *, kind: Format, what: What = "strategy", dense: bool = False
+) -> Path:
     """Write the strategy matrix, or W A^+, in the given format.
+
+    Implicit strategies are written by their factors, in npz or json; with `dense`, as the matrix they stand for.
 
     Guarantees:
         Every format brings back the same numbers, bit by bit.
     """
+    if isinstance(made, ProductFit):
+        return _write_factors(made, path, kind=kind, what=what, dense=dense)
     matrix = made.strategy.matrix() if what == "strategy" else made.reconstruction()
     record: dict[str, Any] = {
         what: matrix,
@@ -36,6 +43,27 @@ def write_matrix(made: Fit, path: str | Path, *, kind: Format, what: What = "str
         "sensitivity": made.certificate.sensitivity,
     }
     return write_file(path, _BYTES[kind](matrix, record))
+
+
+def _write_factors(made: ProductFit, path: str | Path, *, kind: Format, what: What, dense: bool) -> Path:
+    """Write the factors and precisions of every block, or the matrix they stand for."""
+    if what != "strategy":
+        advice = "Ask for the answers of a release instead."
+        raise fail("export", what, "an implicit strategy has no written-out reconstruction", advice)
+    facts = {"kind": made.strategy.kind, "sensitivity": made.certificate.sensitivity}
+    if dense:
+        edges = made.problem.policy.edges
+        matrix = made.strategy.matrix()
+        return write_file(path, _BYTES[kind](matrix, {"strategy": matrix, "edges": edges, **facts, "kind": "vertex"}))
+    if kind not in ("npz", "json"):
+        advice = "Use npz or json, or --dense for the matrix."
+        raise fail("export", f"format={kind!r}", "cannot hold the factors of an implicit strategy", advice)
+    record: dict[str, Any] = {**facts, "blocks": len(made.strategy.blocks)}
+    for b, block in enumerate(made.strategy.blocks):
+        record[f"block{b}_precisions"] = np.where(np.isinf(block.precisions), -1.0, block.precisions)
+        record |= {f"block{b}_factor{i}": block.factor(i) for i in range(len(block.integers))}
+    record |= {f"edges{i}": edges for i, edges in enumerate(made.product.edges)}
+    return write_file(path, _BYTES[kind](np.empty((0, 0)), record))
 
 
 def _npz(matrix: RealMatrix, record: dict[str, Any]) -> bytes:

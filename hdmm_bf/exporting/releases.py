@@ -13,34 +13,57 @@ import numpy as np
 from hdmm_bf import __version__
 from hdmm_bf._checks import fail
 from hdmm_bf.exporting.files import check_target, parquet_bytes, write_file
+from hdmm_bf.mechanisms.block_release import BlockRelease
 from hdmm_bf.mechanisms.postprocessing import Processed
 from hdmm_bf.mechanisms.release import Release
+from hdmm_bf.workload import Workload, identity
 
 SUFFIXES = (".csv", ".parquet", ".json")
 
 _NEEDS_QUOTES = re.compile(r"""[",#\r\n]|^\s|\s$""")  # '#' starts the notes; csv.writer leaves '\r' bare
 
 
-def write_answers(out: Release, path: str | Path, *, level: float, processed: Processed | None = None) -> Path:
-    """Write the answers with standard deviations and intervals as CSV, Parquet or JSON, by the file's suffix."""
-    ends = out.interval(level)
+def write_answers(
+    out: Release | BlockRelease,
+    path: str | Path,
+    *,
+    level: float,
+    processed: Processed | None = None,
+    queries: Workload | None = None,
+) -> Path:
+    """Write the answers with standard deviations and intervals as CSV, Parquet or JSON, by the file's suffix.
+
+    `queries` asks another workload than the fitted one, on the same domain.
+    """
+    asked = out.problem.workload if queries is None else queries
+    if queries is None:
+        answers, stddev, method = out.answers, out.stddev, out.interval_method()
+        low, high = out.interval(level)
+    else:
+        answers, stddev = out.answer(queries)
+        method = "normal" if out.plan.noise == "gaussian" else "tail bound"
+        width = out.half_width(level) * stddev
+        low, high = answers - width, answers + width
     columns: dict[str, Any] = {
-        "query": out.problem.workload.names(),
-        "answer": out.answers,
-        "stddev": out.stddev,
-        "low": ends.low,
-        "high": ends.high,
+        "query": asked.names(),
+        "answer": answers,
+        "stddev": stddev,
+        "low": low,
+        "high": high,
     }
     if processed is not None:
-        columns["processed"] = processed.answers
-    notes = {**_notes(out, processed), "interval": f"{100 * level:g} %, {out.interval_method()}"}
-    return _write(path, columns, notes, {**out.summary(), "level": level})
+        columns["processed"] = np.asarray(asked.matrix.mv(processed.estimate), dtype=np.float64)
+    notes = {**_notes(out, processed), "queries": asked.spec, "interval": f"{100 * level:g} %, {method}"}
+    return _write(path, columns, notes, {**out.summary(), "queries": asked.spec, "level": level})
 
 
-def write_estimate(out: Release, path: str | Path, *, processed: Processed | None = None) -> Path:
+def write_estimate(out: Release | BlockRelease, path: str | Path, *, processed: Processed | None = None) -> Path:
     """Write the estimated histogram, one line a cell, as CSV, Parquet or JSON, by the file's suffix."""
     domain = out.problem.policy.domain
-    deviations = out.plan.stddev * np.sqrt(np.diag(out.recovery.covariance))
+    if isinstance(out, BlockRelease):
+        _, deviations = out.answer(identity(domain))
+    else:
+        deviations = out.plan.stddev * np.sqrt(np.diag(out.recovery.covariance))
     columns: dict[str, Any] = {
         "cell": [domain.describe(i) for i in range(domain.num_cells)],
         "estimate": out.estimate,
@@ -51,7 +74,7 @@ def write_estimate(out: Release, path: str | Path, *, processed: Processed | Non
     return _write(path, columns, _notes(out, processed), out.summary())
 
 
-def _notes(out: Release, processed: Processed | None) -> dict[str, str]:
+def _notes(out: Release | BlockRelease, processed: Processed | None) -> dict[str, str]:
     """What a reader must know."""
     facts = out.summary()
     notes = {

@@ -1,12 +1,14 @@
 """Fitting: from a workload and a policy to a certified strategy that users hold, store and compare."""
 
 from hdmm_bf.fitting.inputs import as_policy, as_problem, as_workload
+from hdmm_bf.fitting.product import ProductFit
 from hdmm_bf.fitting.record import Fit
 from hdmm_bf.fitting.run import Row, bound, compare, default_seconds, fit
 from hdmm_bf.fitting.stored import check, load
 
 __all__ = [
     "Fit",
+    "ProductFit",
     "Row",
     "as_policy",
     "as_problem",

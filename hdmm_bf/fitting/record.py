@@ -10,65 +10,38 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
 from hdmm_bf import __version__, bundle
-from hdmm_bf import policy as policies
 from hdmm_bf._checks import fail, fits, whole_numbers
-from hdmm_bf._types import Noise, RealMatrix, RealVector
+from hdmm_bf._types import RealMatrix, RealVector
 from hdmm_bf.bounds import Bounds
-from hdmm_bf.certificate import Certificate
-from hdmm_bf.mechanisms.privacy import gaussian_epsilon, noise_variance
+from hdmm_bf.fitting.facts import Facts
+from hdmm_bf.mechanisms.privacy import noise_variance
 from hdmm_bf.mechanisms.reconstruction import Reconstruction
-from hdmm_bf.strategies import Status, Strategy, TracePoint
-from hdmm_bf.strategies.solver import SENTENCES
-from hdmm_bf.transform import Problem
+from hdmm_bf.strategies import Strategy, TracePoint
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Fit:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Fit(Facts):
     """A strategy for a workload under a policy, with its certificate.
 
     Attributes:
-        problem: the workload and the policy.
         strategy: what is measured, as it ships.
-        certificate: what holds for it.
         weights: edge weights that prove the lower bound.
-        requested_gap: the gap that was asked for.
-        seed: the seed of the search.
-        status: how the search ended.
-        seconds: how long it took, certificate included.
         trace: error and bound after every step.
         reached: unit error that every mechanism and family of the portfolio reached.
     """
 
-    problem: Problem
     strategy: Strategy
-    certificate: Certificate
     weights: RealVector
-    requested_gap: float
-    seed: int
-    status: Status
-    seconds: float
     trace: tuple[TracePoint, ...] = ()
     reached: Mapping[str, float] = field(default_factory=dict)
 
-    def __repr__(self) -> str:
-        name = f"{self.problem.workload.spec} under {self.problem.policy.spec}"
-        return f"Fit({name}, {self.noise}, unit error {self.unit_error:.6g}, gap {self.gap:.2g})"
-
-    @property
-    def noise(self) -> Noise:
-        """The noise the strategy is for."""
-        return self.certificate.noise
-
-    @property
-    def unit_error(self) -> float:
-        """sensitivity^2 ||W A^+||_F^2 of the strategy as shipped."""
-        return self.certificate.unit_error
+    __repr__ = Facts.__repr__
 
     @property
     def bounds(self) -> Bounds:
@@ -76,52 +49,14 @@ class Fit:
         return Bounds(self.certificate.svd_bound, self.certificate.lower_bound, self.weights, self.gap)
 
     @property
-    def gap(self) -> float:
-        """unit_error / lower bound - 1: the proven distance to the best possible."""
-        return self.certificate.gap
+    def family(self) -> str:
+        """The family that found the strategy."""
+        return self.strategy.family
 
     @property
-    def certified(self) -> bool:
-        """Whether the strategy is proven optimal to the requested gap."""
-        return self.status == "exact" or (self.noise == "gaussian" and self.gap <= self.requested_gap)
-
-    @property
-    def discloses(self) -> list[str]:
-        """What the policy makes public, in words."""
-        return policies.discloses(self.problem.policy)
-
-    @property
-    def sentence(self) -> str:
-        """How the search ended, in words."""
-        return SENTENCES[self.status]
-
-    def expected_error(
-        self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
-    ) -> float:
-        """Return the expected total squared error over all queries."""
-        return self.unit_error * noise_variance(self.noise, epsilon=epsilon, delta=delta, rho=rho)
-
-    def rmse(self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None) -> float:
-        """Return the root mean squared error of a query."""
-        total = self.expected_error(epsilon=epsilon, delta=delta, rho=rho)
-        return math.sqrt(total / self.problem.workload.num_queries)
-
-    def epsilon_for(self, *, rmse: float, delta: float | None = None) -> float:
-        """Return the epsilon at which the root mean squared error of a query is as wanted.
-
-        Args:
-            rmse: the error wanted.
-            delta: for Gaussian noise, the probability that epsilon is exceeded.
-        """
-        if not (rmse > 0 and math.isfinite(rmse)):
-            raise fail("fit.epsilon_for", f"rmse={rmse}", "must be a positive number", "Use for example 5.0.")
-        if (delta is None) != (self.noise == "laplace"):
-            advice = "Give delta for Gaussian noise, and none for Laplace noise."
-            raise fail("fit.epsilon_for", f"delta={delta}", f"does not go with {self.noise} noise", advice)
-        if self.unit_error == 0:
-            raise fail("fit.epsilon_for", f"rmse={rmse}", "the answers are public and have no error", "Publish them.")
-        scale = rmse / math.sqrt(self.unit_error / self.problem.workload.num_queries)
-        return math.sqrt(2) / scale if delta is None else gaussian_epsilon(scale, delta)
+    def num_rows(self) -> int:
+        """Number of queries measured."""
+        return self.strategy.num_rows
 
     def per_query_stddev(
         self,
@@ -152,32 +87,6 @@ class Fit:
     def recovery(self) -> Reconstruction:
         """How noisy answers of the strategy become answers of the workload."""
         return Reconstruction(self.problem, self.strategy)
-
-    def summary(self) -> dict[str, Any]:
-        """Return the facts about this fit as plain values."""
-        workload, policy, lower = self.problem.workload, self.problem.policy, self.certificate.lower_bound
-        return {
-            "workload": workload.spec,
-            "policy": policy.spec,
-            "noise": self.noise,
-            "family": self.strategy.family,
-            "num_cells": workload.num_cells,
-            "num_queries": workload.num_queries,
-            "num_edges": policy.num_edges,
-            "num_rows": self.strategy.num_rows,
-            "unit_error": self.unit_error,
-            "sensitivity": self.certificate.sensitivity,
-            "svd_bound": self.certificate.svd_bound,
-            "lower_bound": lower,
-            "ratio_to_svd": self.unit_error / self.certificate.svd_bound if lower > 0 else 1.0,
-            "ratio_to_lower": self.unit_error / lower if lower > 0 else 1.0,
-            "gap": self.gap,
-            "certified": self.certified,
-            "seconds": self.seconds,
-            "seed": self.seed,
-            "status": self.status,
-            "discloses": self.discloses,
-        }
 
     def save(self, path: str | Path) -> Path:
         """Write the fit as a bundle, a folder of plain files."""

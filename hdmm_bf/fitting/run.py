@@ -8,13 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hdmm_bf._checks import fail, nearest, whole_number
+from hdmm_bf._checks import fail, fits, nearest, whole_number
 from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import Noise, RealVector
 from hdmm_bf.bounds import Bounds, is_public, svd_bound, uniform
 from hdmm_bf.certificate import certify
 from hdmm_bf.error import Draft, draft
+from hdmm_bf.fitting.cells import cells_apply, fit_cells_dense
 from hdmm_bf.fitting.inputs import as_problem
+from hdmm_bf.fitting.product import FAMILIES as PRODUCT_FAMILIES
+from hdmm_bf.fitting.product import ProductFit, fit_structured
 from hdmm_bf.fitting.record import Fit
 from hdmm_bf.strategies import (
     Callback,
@@ -24,10 +27,12 @@ from hdmm_bf.strategies import (
     from_draft,
     from_gram,
     gaussian,
+    grids,
     nothing,
     portfolio,
     search,
 )
+from hdmm_bf.structure import ProductProblem, as_product
 from hdmm_bf.transform import Problem
 
 DEFAULT_GAP = 1e-3
@@ -37,6 +42,14 @@ _SEARCH_SHARE = 0.95
 _BOUND_GAP = 1e-4
 _BOUND_STEPS = 200
 """The lower bound beside a Laplace search is tight to this gap for Gaussian strategies, or as far as these steps go."""
+
+
+DENSE_CELLS: dict[Noise, int] = {"gaussian": 4096, "laplace": 1100}
+"""Cells up to which dense matrices are searched when nothing else is asked for: beyond, a fit takes many minutes."""
+
+DENSE_MEMORY = 16 * 2**30
+_DENSE_MATRICES = 10
+_PROGRAM_BYTES = 200 * 2**20
 
 
 class _Found(NamedTuple):
@@ -59,7 +72,7 @@ def fit(
     seed: int = 0,
     start: Fit | RealVector | None = None,
     callback: Callback | None = None,
-) -> Fit:
+) -> Fit | ProductFit:
     """Find the strategy of least expected error for a workload under a policy, and certify it.
 
     Args:
@@ -71,7 +84,9 @@ def fit(
             noise, and `default_seconds` for Laplace noise.
         max_steps: limit on the steps of the search, which gives the same result on every run.
         family: for Laplace noise, search this family alone (the floors are kept): p-identity, cell-budgets, vertex,
-            dictionary.
+            dictionary. For either noise, a structured family (marginals, sectors, kronecker, bases), which is what
+            domains of more cells than `DENSE_CELLS` get anyway if policy and workload are products; grid, for products
+            of trees; cells, for ordinary privacy and products of queries.
         seed: for families that draw random numbers.
         start: an earlier fit of the same policy to start from; for Gaussian noise also its edge weights. A Laplace fit
             is never worse than its start.
@@ -87,6 +102,14 @@ def fit(
     whole_number("fit", "seed", seed, least=0, advice="Use a whole number from 0.")
     if max_steps is not None:
         whole_number("fit", "max_steps", max_steps, least=1, advice="Allow at least one step.")
+    _check_grid(problem, family)
+    product = structured(problem, noise, family)
+    if product is not None and noise == "laplace" and cells_apply(product, family):
+        return fit_cells_dense(product, gap=gap, max_seconds=max_seconds, seed=seed, callback=callback, started=started)
+    if product is not None:
+        return fit_structured(
+            product, noise=noise, gap=gap, max_seconds=max_seconds, family=family, seed=seed, callback=callback
+        )
     with threads_for(problem.policy.num_cells):
         if is_public(problem):
             found = _Found(nothing(problem), uniform(problem.policy.num_edges), "exact", (), {})
@@ -99,7 +122,18 @@ def fit(
             problem, noise=noise, kind=made.kind, integers=made.integers, bits=made.bits, weights=found.weights
         )
     seconds = time.perf_counter() - started
-    return Fit(problem, made, certificate, found.weights, gap, seed, found.status, seconds, found.trace, found.reached)
+    return Fit(
+        problem=problem,
+        strategy=made,
+        certificate=certificate,
+        weights=found.weights,
+        requested_gap=gap,
+        seed=seed,
+        status=found.status,
+        seconds=seconds,
+        trace=found.trace,
+        reached=found.reached,
+    )
 
 
 def _gaussian(
@@ -162,6 +196,30 @@ def _laplace(
     return _Found(from_draft(problem, found.best), found.proof, status, found.trace, table.errors)
 
 
+def structured(problem: Problem, noise: Noise, family: str | None) -> ProductProblem | None:
+    """Return the product structure to search in, or None to search dense matrices.
+
+    Structure is used when it is asked for by name, or when the domain has more cells than `DENSE_CELLS` for the noise.
+    A large domain without it is refused, with the memory that dense matrices would take.
+    """
+    cells = problem.policy.num_cells
+    if family not in PRODUCT_FAMILIES and (family is not None or cells <= DENSE_CELLS[noise]):
+        return None
+    product = as_product(problem)
+    if product is None and family in PRODUCT_FAMILIES:
+        advice = "Use a product policy and a workload of products, or leave the family out."
+        raise fail("fit", f"family={family!r}", "needs a policy and a workload that are products", advice)
+    if product is None:
+        advice = "Use a smaller domain, or a policy and a workload that are products of one an attribute."
+        fits("fit", f"{cells} cells", dense_bytes(cells), advice=advice, limit=DENSE_MEMORY)
+    return product
+
+
+def dense_bytes(cells: int) -> int:
+    """Predict the peak memory of a dense fit: about ten matrices over the cells, and the program itself."""
+    return _PROGRAM_BYTES + _DENSE_MATRICES * 8 * cells**2
+
+
 def default_seconds(problem: Problem) -> float:
     """Return the default time limit of a Laplace search: 90 s at 64 cells, growing a little faster, 20 s to 400 s."""
     cells = float(max(problem.grounding.kept.size, 4))
@@ -206,16 +264,19 @@ def compare(
     max_steps: int | None = None,
     seed: int = 0,
     callback: Callback | None = None,
-) -> tuple[list[Row], Fit]:
-    """Return the paper's, the classical and our mechanisms, best first, and our fit with its bounds."""
+) -> tuple[list[Row], Fit | ProductFit]:
+    """Return the paper's, the classical and our mechanisms, best first, and our fit with its bounds.
+
+    On domains too large for dense matrices the others are left out.
+    """
     made = fit(
         workload, policy, noise=noise, max_seconds=max_seconds, max_steps=max_steps, seed=seed, callback=callback
     )
     table, problem = portfolio.Table(), made.problem
-    if made.status != "exact":
+    if made.status != "exact" and isinstance(made, Fit):
         with threads_for(problem.policy.num_cells):
             list(portfolio.floors(problem, table, "L1" if noise == "laplace" else "L2"))
-    for name, error in {**made.reached, made.strategy.family: made.unit_error}.items():
+    for name, error in {**made.reached, made.family: made.unit_error}.items():
         if name not in table.errors:
             table.note(name, error, "ours")
     lower = made.bounds.lower
@@ -231,12 +292,20 @@ def _check(noise: str, gap: float, max_seconds: float | None, family: str | None
     if not 0 < gap < math.inf or (max_seconds is not None and not max_seconds > 0):
         shown = f"gap={gap}, max_seconds={max_seconds}"
         raise fail("fit", shown, "both must be positive numbers", "Use for example gap=1e-3, max_seconds=60.")
+    if family in PRODUCT_FAMILIES:
+        return
     if noise == "gaussian" and family not in (None, "gaussian"):
         advice = "Leave the family out: the Gaussian search is optimal."
         raise fail("fit", f"family={family!r}", "is for Laplace noise", advice)
     if noise == "laplace" and family is not None and family not in portfolio.FAMILIES:
         advice = nearest(family, portfolio.FAMILIES)
         raise fail("fit", f"family={family!r}", "is not a family for Laplace noise", advice)
+
+
+def _check_grid(problem: Problem, family: str | None) -> None:
+    if family == grids.NAME and grids.parts(problem) is None:
+        needs = f"needs a product of trees with at most {grids.LARGEST_EDGES} edges and one product of workloads"
+        raise fail("fit", f"family='grid' for {problem.policy.spec}", needs, "Leave the family out.")
 
 
 def _start_draft(problem: Problem, start: Fit | RealVector | None) -> Draft | None:

@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from hdmm_bf import bundle
+from hdmm_bf import bundle, bundle_blocks
 from hdmm_bf._checks import fail
 from hdmm_bf._linalg import threads_for
 from hdmm_bf.bounds import is_public
-from hdmm_bf.bundle_checks import refuse
+from hdmm_bf.bundle_checks import BLOCKS, refuse
+from hdmm_bf.bundle_files import read_folder
 from hdmm_bf.certificate import AGREEMENT, Certificate, certify, disagreements
+from hdmm_bf.certificate_blocks import certify_blocks
+from hdmm_bf.fitting.product import ProductFit
 from hdmm_bf.fitting.record import Fit
 
 _GRID_ROOM = 1.1, 1e-6
@@ -24,7 +27,7 @@ _ROUNDING = 1e-6
 """Share of the lower bound by which rounding may put the error of a mechanism below it."""
 
 
-def load(path: str | Path) -> Fit:
+def load(path: str | Path) -> Fit | ProductFit:
     """Read a bundle and certify it anew; refused if anything in it disagrees with what is derived."""
     loaded, found = check(path)
     if found:
@@ -32,28 +35,57 @@ def load(path: str | Path) -> Fit:
     return loaded
 
 
-def check(path: str | Path) -> tuple[Fit, list[str]]:
+def check(path: str | Path) -> tuple[Fit | ProductFit, list[str]]:
     """Read a bundle, derive everything again from its files, and list what disagrees with its claims.
 
     Guarantees:
         A bundle that cannot be trusted at all is refused with `BundleError`; a folder that is none with `InputError`.
     """
     started = time.perf_counter()
-    held = bundle.read(path)
+    manifest, files = read_folder(path)
+    if BLOCKS in files:
+        return _check_blocks(path, manifest, files, started)
+    held = bundle.contents(Path(path), manifest, files)
     derived, public = _derive(path, held)
-    manifest = held.manifest
     if (manifest["status"] == "exact") != public:
         problem = f"claims status = {manifest['status']}, and the queries are {'' if public else 'not '}all public"
         raise refuse(path, bundle.MANIFEST, problem)
     made = Fit(
-        held.problem,
-        held.strategy,
-        derived,
-        held.weights,
-        float(manifest["requested_gap"]),
-        manifest["seed"],
-        manifest["status"],
-        time.perf_counter() - started,
+        problem=held.problem,
+        strategy=held.strategy,
+        certificate=derived,
+        weights=held.weights,
+        requested_gap=float(manifest["requested_gap"]),
+        seed=manifest["seed"],
+        status=manifest["status"],
+        seconds=time.perf_counter() - started,
+        reached={name: float(error) for name, error in manifest["reached"].items()},
+    )
+    found = [f"certificate.json: {item}" for item in disagreements(held.certificate, derived)]
+    found += [f"manifest.json: {item}" for item in _manifest_disagreements(manifest, made)]
+    return made, [_printable(item) for item in found]
+
+
+def _check_blocks(
+    path: str | Path, manifest: dict[str, Any], files: dict[str, bytes], started: float
+) -> tuple[ProductFit, list[str]]:
+    held = bundle_blocks.contents(Path(path), manifest, files)
+    try:
+        with np.errstate(all="ignore"):
+            derived = certify_blocks(held.product, noise=manifest["noise"], strategy=held.strategy, proof=held.proof)
+    except (ValueError, ArithmeticError, LookupError, TypeError) as error:
+        raise refuse(path, BLOCKS, f"cannot be certified ({error})") from None
+    made = ProductFit(
+        problem=held.product.problem,
+        product=held.product,
+        strategy=held.strategy,
+        certificate=derived,
+        proof=held.proof,
+        requested_gap=float(manifest["requested_gap"]),
+        seed=manifest["seed"],
+        status=manifest["status"],
+        seconds=time.perf_counter() - started,
+        why=str(manifest.get("why", "")),
         reached={name: float(error) for name, error in manifest["reached"].items()},
     )
     found = [f"certificate.json: {item}" for item in disagreements(held.certificate, derived)]
@@ -84,7 +116,7 @@ def _derive(path: str | Path, held: bundle.Contents) -> tuple[Certificate, bool]
     return derived, public
 
 
-def _manifest_disagreements(manifest: dict[str, Any], made: Fit) -> list[str]:
+def _manifest_disagreements(manifest: dict[str, Any], made: Fit | ProductFit) -> list[str]:
     """List what a manifest claims and is not so: the certificate's numbers, then what follows from them."""
     certificate = made.certificate
     found = disagreements({**manifest, "support": certificate.support}, certificate)

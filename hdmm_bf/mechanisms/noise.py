@@ -104,6 +104,13 @@ def gaussian(sensitivity_squared: int, rho: float) -> Sampler:
     return Sampler("gaussian", scale, float(_measurement("gaussian", scale).map(distance)))
 
 
+def at_scale(noise: Noise, scale: float) -> Sampler:
+    """Return discrete noise of a given scale; its loss is that of a shift by one."""
+    distance: int | float = 1 if noise == "laplace" else 1.0
+    checked = _checked_scale(scale)
+    return Sampler(noise, checked, float(_measurement(noise, checked).map(distance)))
+
+
 def approximate_epsilon(sampler: Sampler, sensitivity_squared: int, delta: float) -> float:
     """Return OpenDP's epsilon at that delta for Gaussian noise: the check of our own conversion."""
     dp = _opendp()

@@ -25,20 +25,25 @@ _LARGEST_CONVERTED = 1e4
 
 
 @runtime_checkable
-class Fitted(Protocol):
-    """What a release needs of a fit."""
+class Certified(Protocol):
+    """What a plan needs of a fit."""
 
     @property
     def problem(self) -> Problem:
         """The workload and the policy."""
 
     @property
-    def strategy(self) -> Strategy:
-        """What is measured."""
+    def certificate(self) -> Certificate:
+        """What holds for the strategy."""
+
+
+@runtime_checkable
+class Fitted(Certified, Protocol):
+    """What a release needs of a fit."""
 
     @property
-    def certificate(self) -> Certificate:
-        """What holds for it."""
+    def strategy(self) -> Strategy:
+        """What is measured."""
 
     @property
     def recovery(self) -> Reconstruction:
@@ -80,6 +85,11 @@ class Plan:
         return 0.0 if self.sampler is None else math.ldexp(math.sqrt(self.sampler.variance), -self.bits)
 
     @property
+    def scale(self) -> float:
+        """Scale of the noise on a row of precision 1."""
+        return 0.0 if self.sampler is None else math.ldexp(self.sampler.scale, -self.bits)
+
+    @property
     def expected_error(self) -> float:
         """Expected total squared error of the answers, with the noise that will be drawn."""
         return self.unit_error * (self.stddev / self.sensitivity) ** 2 if self.sensitivity > 0 else 0.0
@@ -119,14 +129,14 @@ class Plan:
             "epsilon": self.epsilon,
             "delta": self.delta,
             "rho": self.rho,
-            "noise_scale": 0.0 if self.sampler is None else math.ldexp(self.sampler.scale, -self.bits),
+            "noise_scale": self.scale,
             "grid_bits": self.bits,
             "expected_error": self.expected_error,
             "rmse": self.rmse,
         }
 
 
-def plan(fit: Fitted, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None) -> Plan:
+def plan(fit: Certified, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None) -> Plan:
     """Settle the noise of a release and check it against the request, before any data are read.
 
     Args:

@@ -34,6 +34,7 @@ from hdmm_bf.mechanisms.plan import Fitted, Plan, plan
 from hdmm_bf.mechanisms.postprocessing import Processed, postprocess
 from hdmm_bf.mechanisms.reconstruction import Reconstruction
 from hdmm_bf.transform import Problem
+from hdmm_bf.workload import Workload
 
 _MOST_COEFFICIENTS = 2**28
 """Queries times strategy rows up to which Laplace intervals are computed and not bounded."""
@@ -112,10 +113,22 @@ class Release:
             blocks = self.recovery.blocks(chosen)
             found = [intervals.laplace_quantiles(scale * self.recovery.queries(block), level) for block in blocks]
             return np.concatenate([np.empty(0), *found])
-        normal = self.plan.noise == "gaussian"
-        factor = intervals.normal_quantile(level) if normal else intervals.laplace_bound(level)
         stddev = self.stddev if every else self.plan.stddev * np.sqrt(self.recovery.variances(chosen))
-        return np.asarray(factor * stddev)
+        return np.asarray(self.half_width(level) * stddev)
+
+    def answer(self, workload: Workload) -> tuple[RealVector, RealVector]:
+        """Return answers and standard deviations of another workload on the same domain, at no further cost."""
+        if workload.num_cells != self.problem.policy.num_cells or self.recovery.factor is None:
+            problem = "is on another domain, or asks what the strategy does not measure"
+            raise fail("release.answer", f"workload {workload.spec}", problem, "Fit a strategy for it.")
+        variances = np.maximum(workload.matrix.quadratic(self.recovery.covariance), 0.0)
+        answers = np.asarray(workload.matrix.mv(self.estimate), dtype=np.float64)
+        return answers, np.asarray(self.plan.stddev * np.sqrt(variances))
+
+    def half_width(self, level: float) -> float:
+        """Half the width of an interval for any answer, in standard deviations; wide for Laplace noise."""
+        normal = self.plan.noise == "gaussian"
+        return intervals.normal_quantile(level) if normal else intervals.laplace_bound(level)
 
     def postprocess(self, *steps: str) -> Processed:
         """Return the histogram and answers after "nonnegative", "isotonic" (lines) or "integers", in that order."""

@@ -14,8 +14,8 @@ from functools import reduce
 import numpy as np
 from scipy.optimize import minimize
 
-from hdmm_bf._types import Norm, RealMatrix, RealVector
-from hdmm_bf.error import Draft, draft, edge_columns, trace_of_inverse
+from hdmm_bf._types import Norm, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf.error import Draft, draft, edge_columns
 from hdmm_bf.transform import Problem
 
 _LARGEST_ROWS = 20000
@@ -88,20 +88,44 @@ def _weighted(problem: Problem, levels: list[list[RealMatrix]], norm: Norm, orig
     """Choose one weight a level (and attribute) for least error under the policy, by a derivative-free search."""
     axes = [np.concatenate([np.full(len(level), i) for i, level in enumerate(axis)]) for axis in levels]
     counts = [len(axis) for axis in levels]
-    full = problem.grounding.columns(_product([np.vstack(axis) for axis in levels]))
+    stacked = [np.vstack(axis) for axis in levels]
+    full = problem.grounding.columns(_product(stacked))
+    totals = _public_totals(problem)
     magnitudes = np.abs(edge_columns(problem, full)) ** (1 if norm == "L1" else 2)
 
-    def scales(logs: RealVector) -> RealVector:
+    def scales(logs: RealVector) -> list[RealVector]:
         parts = np.split(np.exp(np.clip(logs - logs.max(), -8.0, 0.0)), np.cumsum(counts)[:-1])
-        return np.asarray(reduce(np.kron, [part[axis] for part, axis in zip(parts, axes, strict=True)]))
+        return [part[axis] for part, axis in zip(parts, axes, strict=True)]
 
     def loss(logs: RealVector) -> float:
-        weights = scales(logs)
-        error = trace_of_inverse(full * weights[:, None], problem.gram)
+        by_axis = scales(logs)
+        weights = reduce(np.kron, by_axis)
+        Y = reduce(np.kron, [_gram_inverse(R * w[:, None]) for R, w in zip(stacked, by_axis, strict=True)])
+        error = grounded_trace(Y, problem.workload.gram, totals)
         largest = (weights @ magnitudes).max() ** 2 if norm == "L1" else (weights**2 @ magnitudes).max()
         return math.log(float(largest)) + (math.log(error) if 0 < error < math.inf else 1e3)
 
     start = np.zeros(sum(counts))
     found = minimize(loss, start, method="Nelder-Mead", options={"maxfev": 60 * start.size, "fatol": 1e-7})
-    weights = scales(found.x)
+    weights = reduce(np.kron, scales(found.x))
     return draft(problem, "vertex", full * weights[:, None], norm=norm, origin=origin)
+
+
+def _public_totals(problem: Problem) -> RealMatrix:
+    """Return one row a public total: 1 on the cells of its component."""
+    grounding = problem.grounding
+    return np.asarray(grounding.group == np.arange(grounding.given_up.size)[:, None], dtype=np.float64)
+
+
+def _gram_inverse(A: RealMatrix) -> SquareMatrix:
+    return np.asarray(np.linalg.inv(A.T @ A))
+
+
+def grounded_trace(Y: SquareMatrix, V: SquareMatrix, totals: RealMatrix) -> float:
+    """Return tr(V (A^T A)^-1) after grounding from Y = (A^T A)^-1 and V = W^T W over all cells.
+
+    Grounding conditions on the public totals C x: Y becomes Y - Y C^T (C Y C^T)^-1 C Y. No factorisation of the size
+    of the domain is needed, and Y is a Kronecker product where A is.
+    """
+    half = totals @ Y
+    return float(np.vdot(V, Y) - np.vdot(np.linalg.solve(half @ totals.T, half), half @ V))

@@ -28,7 +28,7 @@ from hdmm_bf.transform import Problem
 _LEVELS = (0.999, 1.0, 1.001, 1.003, 1.01, 1.03)
 """Heights of the box, against f, among which a separable model of the error chooses."""
 
-_LIGHTEST = -80.0
+LIGHTEST = -80.0
 """Smallest log weight: e^-80 of the largest is as good as gone and still finds its way back."""
 
 _FIRST_PRICE = 4.0
@@ -39,11 +39,11 @@ to price^2 (measured), which tells when to try again; and it is tried at least e
 _MODEL_EDGES = 50_000
 """Edges, at even steps through the list, on which the model that chooses the level is evaluated."""
 
-_OVERSHOT = 0.5
+OVERSHOT = 0.5
 """A bound below this share of the best one means that the last step went too far."""
 
 
-class _Momentum:
+class Momentum:
     """Nesterov's method on log mu, with the step length from the last secant and restarts."""
 
     def __init__(self, log_weights: RealVector) -> None:
@@ -56,7 +56,7 @@ class _Momentum:
 
     def weights(self) -> RealVector:
         """Return mu at the current point."""
-        self.at = np.maximum(self.at - self.at.max(), _LIGHTEST)
+        self.at = np.maximum(self.at - self.at.max(), LIGHTEST)
         mu = np.exp(self.at)
         return np.asarray(mu / mu.sum())
 
@@ -94,7 +94,7 @@ def steps(
     scale = gram_scale(problem)
     root, forms = GramRoot(problem, scale), edge_forms(problem.P)
     weights = uniform(forms.num_edges) if start is None else np.maximum(start, 0) / start.sum()
-    momentum = _Momentum(np.log(np.maximum(weights, math.exp(_LIGHTEST))))
+    momentum = Momentum(np.log(np.maximum(weights, math.exp(LIGHTEST))))
     bound, error, proof = 0.0, math.inf, weights
     best: SquareMatrix | None = None
     waited, ready = 0, _FIRST_PRICE * gap
@@ -103,7 +103,7 @@ def steps(
         L = forms.laplacian(mu)
         point = root.dual_point(L)
         f = point.root_sum
-        if f * f < _OVERSHOT * bound:
+        if f * f < OVERSHOT * bound:
             momentum.reset(np.log(np.maximum(proof, 1e-35)), power=1.5)
             continue
         d = forms.distances(point.X)

@@ -13,23 +13,24 @@ from typing import final
 
 from hdmm_bf._types import Norm, RealVector
 from hdmm_bf.error import Draft
-from hdmm_bf.strategies import budget, classical, dictionary, p_identity, paper, vertex
+from hdmm_bf.strategies import budget, classical, dictionary, grids, p_identity, paper, vertex
 from hdmm_bf.strategies.solver import Progress
 from hdmm_bf.transform import Problem
 
 FAMILIES = {
+    "grid": grids.steps,
     "p-identity": p_identity.steps,
     "cell-budgets": budget.steps,
     "vertex": vertex.steps,
     "dictionary": dictionary.steps,
 }
-_LOOK = {"p-identity": 12, "cell-budgets": 8, "vertex": 13, "dictionary": 2, "polish": 1}
+_LOOK = {"grid": 40, "p-identity": 12, "cell-budgets": 8, "vertex": 13, "dictionary": 2, "polish": 1}
 """Steps of every family before the leader gets more than the others."""
 
 _LEADER_TURNS = 6
 """Steps of the leader for one of each other family."""
 
-_STALE = {"p-identity": 150, "cell-budgets": 60, "vertex": 25, "dictionary": 1, "polish": 1}
+_STALE = {"grid": 60, "p-identity": 150, "cell-budgets": 60, "vertex": 25, "dictionary": 1, "polish": 1}
 """Steps without gain after which a family is not asked again."""
 
 _GAIN = 1e-6
@@ -66,13 +67,16 @@ def applicable(problem: Problem, family: str | None) -> list[str]:
     if problem.policy.is_forest:
         return ["p-identity"]  # P is square: edge strategies are all there is
     chosen = ["cell-budgets"]
+    grid = grids.parts(problem) is not None
+    if grid and edges > p_identity.LARGEST_EDGES:
+        return ["grid"]  # a step of cell budgets takes minutes there, and on small grids they come nowhere near
     if edges <= min(p_identity.LARGEST_EDGES, p_identity.MOST_EDGES_A_CELL * k):
         chosen.insert(0, "p-identity")
     if 1.3 * k * k * edges <= vertex.LARGEST_PRODUCT:
         chosen.append("vertex")
     if edges <= dictionary.LARGEST_EDGES:
         chosen.append("dictionary")
-    return chosen
+    return ["grid", *chosen] if grid else chosen
 
 
 def steps(

@@ -133,7 +133,8 @@ Loss: TypeAlias = Callable[..., Any]
 """A JAX function of the variables and of constants, returning a number."""
 
 _MEMORY = 15
-_HOPELESS = 1e10
+HOPELESS = 1e10
+"""The value of a loss where it cannot be evaluated."""
 
 
 @in_float64
@@ -162,32 +163,54 @@ def minimise(
 
     if jax.default_backend() != "cpu" and not nonnegative:
         return _minimise_on_device(loss, start, constants, max_iterations)
-    from scipy.optimize import minimize
-
     gradient = _gradient(loss)
     held = tuple(jax.device_put(c) if isinstance(c, np.ndarray) else c for c in constants)
 
     def value_and_slope(flat: AnyArray) -> tuple[float, AnyArray]:
         value, slope = gradient(flat.reshape(start.shape), *held)
         if not np.isfinite(value):  # a step so long that a factorisation failed: the line search turns back
-            return _HOPELESS, np.zeros_like(flat)
+            return HOPELESS, np.zeros_like(flat)
         return float(value), np.asarray(slope).ravel()
+
+    value, flat = descend(
+        value_and_slope, start.ravel(), max_iterations=max_iterations, nonnegative=nonnegative, tolerance=tolerance
+    )
+    return value, flat.reshape(start.shape)
+
+
+def descend(
+    value_and_slope: Callable[[AnyArray], tuple[float, AnyArray]],
+    start: AnyArray,
+    *,
+    max_iterations: int,
+    nonnegative: bool = False,
+    tolerance: float = 1e-10,
+    memory: int = _MEMORY,
+    until: float = math.inf,
+) -> tuple[float, AnyArray]:
+    """Descend by SciPy's L-BFGS for a loss that brings its own gradient; `until` is a time on `time.perf_counter`."""
+    from scipy.optimize import minimize
+
+    def watch(intermediate_result: Any) -> None:
+        if time.perf_counter() > until:
+            raise StopIteration
 
     found = minimize(
         value_and_slope,
-        start.ravel(),
+        start,
         jac=True,
         method="L-BFGS-B",
         bounds=[(0, None)] * start.size if nonnegative else None,
+        callback=watch if until < math.inf else None,
         options={
             "maxiter": max_iterations,
             "maxfun": 2 * max_iterations,
-            "maxcor": _MEMORY,
+            "maxcor": memory,
             "ftol": tolerance,
             "gtol": 1e-9,
         },
     )
-    return float(found.fun), found.x.reshape(start.shape)
+    return float(found.fun), np.asarray(found.x)
 
 
 def padded(rows: AnyArray) -> AnyArray:

@@ -1,0 +1,153 @@
+"""What every fit can say: facts from its certificate, errors before anything is spent."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hdmm_bf import policy as policies
+from hdmm_bf._checks import fail
+from hdmm_bf._types import Noise
+from hdmm_bf.bounds import Bounds
+from hdmm_bf.certificate import Certificate
+from hdmm_bf.mechanisms.privacy import gaussian_epsilon, noise_variance
+from hdmm_bf.strategies import Status
+from hdmm_bf.strategies.solver import SENTENCES
+from hdmm_bf.transform import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Facts(ABC):
+    """A strategy for a workload under a policy, with its certificate.
+
+    Attributes:
+        problem: the workload and the policy.
+        certificate: what holds for the strategy as it ships.
+        requested_gap: the gap that was asked for.
+        seed: the seed of the search.
+        status: how the search ended.
+        seconds: how long it took, certificate included.
+    """
+
+    problem: Problem
+    certificate: Certificate
+    requested_gap: float
+    seed: int
+    status: Status
+    seconds: float
+
+    def __repr__(self) -> str:
+        name = f"{self.problem.workload.spec} under {self.problem.policy.spec}"
+        return f"Fit({name}, {self.noise}, unit error {self.unit_error:.6g}, gap {self.gap:.2g})"
+
+    @property
+    @abstractmethod
+    def bounds(self) -> Bounds:
+        """The SVD bound and the best proven bound."""
+
+    @property
+    @abstractmethod
+    def family(self) -> str:
+        """The family that found the strategy."""
+
+    @property
+    @abstractmethod
+    def num_rows(self) -> int:
+        """Number of queries measured."""
+
+    @abstractmethod
+    def save(self, path: str | Path) -> Path:
+        """Write the fit as a bundle, a folder of plain files."""
+
+    @property
+    def noise(self) -> Noise:
+        """The noise the strategy is for."""
+        return self.certificate.noise
+
+    @property
+    def unit_error(self) -> float:
+        """sensitivity^2 ||W A^+||_F^2 of the strategy as shipped."""
+        return self.certificate.unit_error
+
+    @property
+    def gap(self) -> float:
+        """unit_error / lower bound - 1: the proven distance to the best possible."""
+        return self.certificate.gap
+
+    @property
+    def certified(self) -> bool:
+        """Whether the strategy is proven optimal to the requested gap."""
+        return self.status == "exact" or (self.noise == "gaussian" and self.gap <= self.requested_gap)
+
+    @property
+    def discloses(self) -> list[str]:
+        """What the policy makes public, in words."""
+        return policies.discloses(self.problem.policy)
+
+    @property
+    def sentence(self) -> str:
+        """How the search ended, in words."""
+        return SENTENCES[self.status]
+
+    def expected_error(
+        self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
+    ) -> float:
+        """Return the expected total squared error over all queries."""
+        return self.unit_error * noise_variance(self.noise, epsilon=epsilon, delta=delta, rho=rho)
+
+    def rmse(self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None) -> float:
+        """Return the root mean squared error of a query."""
+        total = self.expected_error(epsilon=epsilon, delta=delta, rho=rho)
+        return math.sqrt(total / self.problem.workload.num_queries)
+
+    def epsilon_for(self, *, rmse: float, delta: float | None = None) -> float:
+        """Return the epsilon at which the root mean squared error of a query is as wanted.
+
+        Args:
+            rmse: the error wanted.
+            delta: for Gaussian noise, the probability that epsilon is exceeded.
+        """
+        if not (rmse > 0 and math.isfinite(rmse)):
+            raise fail("fit.epsilon_for", f"rmse={rmse}", "must be a positive number", "Use for example 5.0.")
+        if (delta is None) != (self.noise == "laplace"):
+            advice = "Give delta for Gaussian noise, and none for Laplace noise."
+            raise fail("fit.epsilon_for", f"delta={delta}", f"does not go with {self.noise} noise", advice)
+        if self.unit_error == 0:
+            raise fail("fit.epsilon_for", f"rmse={rmse}", "the answers are public and have no error", "Publish them.")
+        scale = rmse / math.sqrt(self.unit_error / self.problem.workload.num_queries)
+        return math.sqrt(2) / scale if delta is None else gaussian_epsilon(scale, delta)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the facts about this fit as plain values."""
+        workload, policy, lower = self.problem.workload, self.problem.policy, self.certificate.lower_bound
+        return {
+            "workload": workload.spec,
+            "policy": policy.spec,
+            "noise": self.noise,
+            "family": self.family,
+            "num_cells": workload.num_cells,
+            "num_queries": workload.num_queries,
+            "num_edges": policy.num_edges,
+            "num_rows": self.num_rows,
+            "unit_error": self.unit_error,
+            "sensitivity": self.certificate.sensitivity,
+            "svd_bound": self.certificate.svd_bound,
+            "lower_bound": lower,
+            "ratio_to_svd": self._ratio(self.certificate.svd_bound),
+            "ratio_to_lower": self._ratio(lower),
+            "gap": self.gap if math.isfinite(self.gap) else None,
+            "certified": self.certified,
+            "seconds": self.seconds,
+            "seed": self.seed,
+            "status": self.status,
+            "discloses": self.discloses,
+        }
+
+    def _ratio(self, bound: float) -> float | None:
+        """How many times a bound the error is; None when no bound is known."""
+        if bound > 0:
+            return self.unit_error / bound
+        return 1.0 if self.unit_error == 0 else None

@@ -1,0 +1,156 @@
+"""Fits for large domains: structured search, block strategies, factors instead of matrices."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from hdmm_bf import __version__, bundle_blocks
+from hdmm_bf._checks import fail, whole_numbers
+from hdmm_bf._types import Noise, RealVector
+from hdmm_bf.bounds import Bounds
+from hdmm_bf.certificate_blocks import certify_blocks
+from hdmm_bf.fitting.facts import Facts
+from hdmm_bf.mechanisms.block_recovery import BlockRecovery
+from hdmm_bf.mechanisms.privacy import noise_variance
+from hdmm_bf.strategies import Callback, Status
+from hdmm_bf.strategies.blocks import BlockStrategy, from_factors
+from hdmm_bf.strategies.large_laplace import fit_laplace
+from hdmm_bf.strategies.products import Found, fit_product
+from hdmm_bf.structure import ProductProblem
+
+_LAPLACE_SECONDS = 120.0
+"""Time limit of a structured Laplace search when none is given."""
+
+_SEARCH_SHARE = 0.95
+"""The search stops at this share of the wanted gap; the rest is for the grid."""
+
+FAMILIES = ("marginals", "sectors", "kronecker", "bases", "union", "cells")
+"""Names of structured families."""
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ProductFit(Facts):
+    """An implicit strategy for a large domain, with its certificate.
+
+    Attributes:
+        product: the workload and the policy by their factors.
+        strategy: what is measured, as it ships.
+        proof: what proves the lower bound; None when no bound is proven.
+        why: why this family was chosen, in words.
+    """
+
+    product: ProductProblem
+    strategy: BlockStrategy
+    proof: dict[str, Any] | None
+    why: str = ""
+    reached: dict[str, float] = field(default_factory=dict)
+
+    __repr__ = Facts.__repr__
+
+    @property
+    def bounds(self) -> Bounds:
+        """The SVD bound and the best proven bound, without edge weights; zero where none is proven."""
+        return Bounds(self.certificate.svd_bound, self.certificate.lower_bound, np.empty(0), self.gap)
+
+    @property
+    def family(self) -> str:
+        """The family that found the strategy."""
+        return self.strategy.family
+
+    @property
+    def num_rows(self) -> int:
+        """Number of queries measured."""
+        return self.strategy.num_rows
+
+    @cached_property
+    def recovery(self) -> BlockRecovery:
+        """How noisy answers of the strategy become answers of the workload."""
+        return BlockRecovery(self.product, self.strategy)
+
+    def per_query_stddev(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        queries: Sequence[int] | None = None,
+    ) -> RealVector:
+        """Return the standard deviation of every answer, or of the chosen queries."""
+        sigma = math.sqrt(noise_variance(self.noise, epsilon=epsilon, delta=delta, rho=rho))
+        chosen = None if queries is None else whole_numbers("fit.per_query_stddev", "queries", queries)
+        m = self.problem.workload.num_queries
+        if chosen is not None and chosen.size and not (chosen.min() >= 0 and chosen.max() < m):
+            raise fail("fit.per_query_stddev", f"{chosen.size} queries", f"queries are 0 to {m - 1}", "Correct them.")
+        variances = self.recovery.variances(self.problem.workload, chosen)
+        return np.asarray(sigma * self.certificate.sensitivity * np.sqrt(variances))
+
+    def save(self, path: str | Path) -> Path:
+        """Write the fit as a bundle, a folder of plain files."""
+        manifest = {
+            "versions": {"hdmm_bf": __version__, "numpy": np.__version__},
+            **{key: value for key, value in self.summary().items() if key not in ("workload", "policy")},
+            "requested_gap": self.requested_gap,
+            "why": self.why,
+            "reached": dict(self.reached),
+        }
+        return bundle_blocks.write(
+            path,
+            product=self.product,
+            strategy=self.strategy,
+            proof=self.proof,
+            certificate=self.certificate.as_dict(),
+            manifest=manifest,
+        )
+
+
+def fit_structured(
+    product: ProductProblem,
+    *,
+    noise: Noise,
+    gap: float,
+    max_seconds: float | None,
+    family: str | None,
+    seed: int,
+    callback: Callback | None,
+) -> ProductFit:
+    """Search the structured families, put the best on a grid, and certify it."""
+    started = time.perf_counter()
+    limit = math.inf if max_seconds is None else max_seconds
+    found: Found
+    if noise == "gaussian":
+        found = fit_product(product, gap=_SEARCH_SHARE * gap, max_seconds=limit, callback=callback, family=family)
+    else:
+        found = fit_laplace(product, seed=seed, max_seconds=min(limit, _LAPLACE_SECONDS), callback=callback)
+    blocks = tuple(from_factors(sketch.factors, sketch.precisions, sketch.terms) for sketch in found.sketches)
+    strategy = BlockStrategy(blocks, found.family)
+    certificate = certify_blocks(product, noise=noise, strategy=strategy, proof=found.proof)
+    return ProductFit(
+        problem=product.problem,
+        product=product,
+        strategy=strategy,
+        certificate=certificate,
+        proof=found.proof,
+        why=found.why,
+        requested_gap=gap,
+        seed=seed,
+        status="exact"
+        if certificate.unit_error == 0
+        else "converged"
+        if certificate.gap <= gap
+        else _ended(found.status),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _ended(status: Status) -> Status:
+    """A search that converged before its strategy was put on the grid has only finished if the gap is missed now."""
+    return "finished" if status == "converged" else status

@@ -1,0 +1,173 @@
+"""Measuring and reconstructing with block strategies: products of small factors, nothing of the domain's size squared.
+
+The estimate of a linear query w is sum_b <(x)_i G_i^T w, y_b>, so every query costs its own factors only; for a
+workload of products whole tables of answers come from applying W_i G_i along every attribute.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from jaxtyping import Int64
+
+from hdmm_bf._checks import fail, fits
+from hdmm_bf._types import IndexArray, RealMatrix, RealVector
+from hdmm_bf.mechanisms.noise import LARGEST
+from hdmm_bf.mechanisms.tables import Tables
+from hdmm_bf.strategies.blocks import AnyTensor, Block, BlockStrategy, apply_factors
+from hdmm_bf.structure import ProductProblem, Term, product_terms
+from hdmm_bf.workload import Boxes, Workload
+
+_EXACT_FLOAT = 2**53
+_BOX_BLOCK = 512
+_UNSEEN = 1e-10
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BlockRecovery:
+    """How answers of a block strategy become answers of a workload."""
+
+    product: ProductProblem
+    strategy: BlockStrategy
+
+    def measure(self, data: Tables, *, room: Sequence[int]) -> list[Int64[np.ndarray, ...]]:
+        """Return the exact integer answers of every block; refused when they, or they plus noise, could not fit."""
+        total = data.num_records
+        return [_measured(block, data, total, spare) for block, spare in zip(self.strategy.blocks, room, strict=True)]
+
+    def estimate(self, measured: Sequence[AnyTensor]) -> RealVector:
+        """Return the estimate of every cell; refused when the domain is too large to write out."""
+        self._check_complementary("an estimate of every cell")
+        sizes = self.product.sizes
+        fits("release", f"an estimate of {math.prod(sizes)} cells", math.prod(sizes) * 8, advice="Ask for tables.")
+        total = np.zeros(sizes)
+        for block, y in zip(self.strategy.blocks, measured, strict=True):
+            total += apply_factors(block.inverses, y)
+        return total.ravel()
+
+    def answers(self, workload: Workload, measured: Sequence[AnyTensor]) -> RealVector:
+        """Return the answers of any workload on the same domain that the strategy supports."""
+        terms = self._terms(workload)
+        if workload is not self.product.problem.workload:
+            self._check_complementary(f"workload {workload.spec}")
+        if terms is None:
+            return np.asarray(workload.matrix.mv(self.estimate(measured)), dtype=np.float64)
+        found = []
+        for number, term in enumerate(terms):
+            shape = tuple(f.shape[0] for f in term.factors)
+            total = np.zeros(shape)
+            for block, y in zip(self.strategy.blocks, measured, strict=True):
+                maps = _maps(term, block) if block.answers(number) else None
+                if maps is not None:
+                    _check_measured(workload, maps, block)
+                    total += term.weight * apply_factors(maps, y)
+            found.append(total.ravel())
+        return np.concatenate(found)
+
+    def variances(
+        self, workload: Workload, chosen: IndexArray | None = None, *, spreads: Sequence[AnyTensor] | None = None
+    ) -> RealVector:
+        """Return the variance of every answer, or of chosen ones, given that of every row: 1 / precision by default."""
+        matrix = workload.matrix
+        rows = [_variances(block) for block in self.strategy.blocks] if spreads is None else spreads
+        if isinstance(matrix, Boxes):
+            return self._box_variances(matrix, chosen, rows)
+        terms = self._terms(workload)
+        if terms is None:
+            problem = "standard deviations need products, unions of products, or boxes"
+            raise fail("release", f"workload {workload.spec}", problem, "Ask for such queries.")
+        found = []
+        for number, term in enumerate(terms):
+            total = np.zeros(tuple(f.shape[0] for f in term.factors))
+            for block, spread in zip(self.strategy.blocks, rows, strict=True):
+                maps = _maps(term, block) if block.answers(number) else None
+                if maps is not None:
+                    total += term.weight**2 * apply_factors([m**2 for m in maps], spread)
+            found.append(total.ravel())
+        every = np.concatenate(found)
+        return every if chosen is None else every[chosen]
+
+    def _check_complementary(self, what: str) -> None:
+        if any(block.terms is not None for block in self.strategy.blocks):
+            problem = "this strategy measures every table of its workload by itself"
+            raise fail("release", what, problem, "Ask for the fitted workload, or fit again with Gaussian noise.")
+
+    def _terms(self, workload: Workload) -> tuple[Term, ...] | None:
+        if workload.num_cells != math.prod(self.product.sizes):
+            problem = f"the strategy is for {math.prod(self.product.sizes)} cells"
+            raise fail("release", f"workload on {workload.num_cells} cells", problem, "Use the same domain.")
+        fits("release", f"{workload.num_queries} answers", workload.num_queries * 8, advice="Ask for fewer queries.")
+        return product_terms(workload, self.product.sizes)
+
+    def _box_variances(self, boxes: Boxes, chosen: IndexArray | None, rows: Sequence[AnyTensor]) -> RealVector:
+        """For boxes each factor of a query is a difference of two cumulative sums of G_i's rows."""
+        picked = np.arange(len(boxes.low)) if chosen is None else chosen
+        total = np.zeros(picked.size)
+        for block, spread in zip(self.strategy.blocks, rows, strict=True):
+            sums = [np.concatenate([np.zeros((1, G.shape[1])), np.cumsum(G, axis=0)]) for G in block.inverses]
+            for start in range(0, picked.size, _BOX_BLOCK):
+                queries = picked[start : start + _BOX_BLOCK]
+                parts = [(s[boxes.high[queries, i] + 1] - s[boxes.low[queries, i]]) ** 2 for i, s in enumerate(sums)]
+                total[start : start + _BOX_BLOCK] += _paired(parts, spread)
+        return total
+
+
+def _check_measured(workload: Workload, maps: list[RealMatrix], block: Block) -> None:
+    """Refuse queries that see rows which were not measured because no query of the fitted workload does."""
+    missing = block.full_precisions == 0
+    if not missing.any():
+        return
+    seen = [np.abs(m).max(axis=0) > _UNSEEN * float(np.abs(m).max()) for m in maps]
+    if missing[np.ix_(*seen)].any():
+        problem = "asks what the strategy does not measure"
+        raise fail("release", f"workload {workload.spec}", problem, "Fit a strategy for it.")
+
+
+def _paired(parts: list[RealMatrix], tensor: AnyTensor) -> RealVector:
+    """sum_J tensor_J prod_i parts_i[q, j_i] for every query q."""
+    first, *others = parts
+    result = np.tensordot(first, tensor, axes=(1, 0))
+    for part in others:
+        result = np.einsum("qj,qj...->q...", part, result)
+    return np.asarray(result)
+
+
+def _variances(block: Block) -> AnyTensor:
+    with np.errstate(divide="ignore"):
+        spread = np.where(np.isinf(block.precisions), 0.0, 1.0 / block.precisions)
+    return np.broadcast_to(np.where(np.isinf(spread), 0.0, spread), block.shape)
+
+
+def _maps(term: Term, block: Block) -> list[RealMatrix] | None:
+    """W_i G_i for every attribute, or None when the term sees nothing of the block."""
+    maps = []
+    for factor, G in zip(term.factors, block.inverses, strict=True):
+        mapped = np.asarray(factor.mv(G), dtype=np.float64)
+        if float(np.abs(mapped).max()) <= 1e-12 * float(np.abs(G).max()) * factor.shape[1]:
+            return None
+        maps.append(mapped)
+    return maps
+
+
+def _measured(block: Block, data: Tables, total: int, room: int) -> Int64[np.ndarray, ...]:
+    """(R_1 (x) ... (x) R_d) x in integers; attributes that the block only sums over are left to the data."""
+    reach = math.prod(int(np.abs(factor).max()) for factor in block.integers) * max(total, 1)
+    if reach + room >= LARGEST:
+        advice = "Counts this large need a strategy on a coarser grid, or a smaller share of the data."
+        raise fail("release", "counts", "times the strategy do not fit in 64 bits", advice)
+    summed = [len(factor) == 1 and bool(np.all(factor == factor[0, 0])) for factor in block.integers]
+    kept = [i for i, gone in enumerate(summed) if not gone]
+    constant = math.prod(int(block.integers[i][0, 0]) for i, gone in enumerate(summed) if gone)
+    table = data.table(kept)
+    factors = [block.integers[i] for i in kept]
+    if reach < _EXACT_FLOAT:  # every partial sum is a whole number that float64 holds
+        exact = apply_factors([f.astype(np.float64) for f in factors], table.astype(np.float64))
+        answers = np.rint(exact).astype(np.int64)
+    else:
+        answers = apply_factors(factors, table)
+    return np.asarray(constant * answers).reshape(block.shape)

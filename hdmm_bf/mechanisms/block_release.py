@@ -1,0 +1,216 @@
+"""Releases of block strategies: the same order of things as `release`, with a noise scale for every row.
+
+Row J carries integer noise of scale sigma 2^bits / sqrt(M_J) in units of its grid, independent of all others. An edge
+moves row J by an integer a_J, which costs a_J^2 / (2 scale_J^2) of rho (Gaussian) or |a_J| / scale_J of epsilon
+(Laplace); the certificate's sensitivity bounds the sum over rows for every edge, rounded up.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, final, runtime_checkable
+
+import numpy as np
+from jaxtyping import Int64
+
+from hdmm_bf import policy as policies
+from hdmm_bf._checks import fail, fits, whole_numbers
+from hdmm_bf._types import Noise, RealVector
+from hdmm_bf.mechanisms import intervals
+from hdmm_bf.mechanisms import noise as samplers
+from hdmm_bf.mechanisms.block_recovery import BlockRecovery
+from hdmm_bf.mechanisms.ledger import Account
+from hdmm_bf.mechanisms.plan import Certified, Plan
+from hdmm_bf.mechanisms.release import Interval, checked_counts
+from hdmm_bf.mechanisms.tables import Histogram, Records, Tables
+from hdmm_bf.strategies.blocks import AnyTensor, Block, BlockStrategy
+from hdmm_bf.transform import Problem
+from hdmm_bf.workload import Workload
+
+_MOST_THREADS = 4
+
+
+@runtime_checkable
+class FittedBlocks(Certified, Protocol):
+    """What a release needs of a fit with a block strategy."""
+
+    @property
+    def strategy(self) -> BlockStrategy:
+        """What is measured."""
+
+    @property
+    def recovery(self) -> BlockRecovery:
+        """How answers of the strategy become answers of the workload."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BlockRelease:
+    """Private answers for a large domain. Everything in it may be published.
+
+    Attributes:
+        problem: the workload and the policy.
+        plan: the noise and the promise.
+        measured: the noisy answers of every block.
+        recovery: how they become answers.
+    """
+
+    problem: Problem
+    plan: Plan
+    measured: tuple[AnyTensor, ...]
+    recovery: BlockRecovery
+
+    def __repr__(self) -> str:
+        name = f"{self.problem.workload.spec} under {self.problem.policy.spec}"
+        return f"BlockRelease({name}, {self.plan.promise}, rmse {self.plan.rmse:.6g})"
+
+    @cached_property
+    def answers(self) -> RealVector:
+        """Unbiased answers of the workload; refused when they are too many: then use `answer`."""
+        return self.recovery.answers(self.problem.workload, self.measured)
+
+    @cached_property
+    def stddev(self) -> RealVector:
+        """Standard deviation of every answer."""
+        return self._stddev(self.problem.workload, None)
+
+    @cached_property
+    def estimate(self) -> RealVector:
+        """Unbiased estimate of every cell; refused when they are too many."""
+        return self.recovery.estimate(self.measured)
+
+    @property
+    def discloses(self) -> list[str]:
+        """What the policy makes public, in words."""
+        return policies.discloses(self.problem.policy)
+
+    def answer(self, workload: Workload) -> tuple[RealVector, RealVector]:
+        """Return answers and standard deviations of another workload on the same domain, at no further cost."""
+        return self.recovery.answers(workload, self.measured), self._stddev(workload, None)
+
+    def _stddev(self, workload: Workload, chosen: np.ndarray | None) -> RealVector:
+        return np.asarray(np.sqrt(self.recovery.variances(workload, chosen, spreads=self._spreads)))
+
+    @cached_property
+    def _spreads(self) -> list[AnyTensor]:
+        """Variance of every row: that of the discrete noise drawn, which on a coarse grid is less than the ideal."""
+        return [row_variances(block, self.plan) for block in self.recovery.strategy.blocks]
+
+    def interval(self, level: float, queries: Sequence[int] | None = None) -> Interval:
+        """Return the ends of intervals that cover the true answers, each with probability `level` at least."""
+        intervals.check_level(level)
+        m = self.problem.workload.num_queries
+        chosen = np.arange(m) if queries is None else whole_numbers("release.interval", "queries", queries)
+        if chosen.size and not (chosen.min() >= 0 and chosen.max() < m):
+            raise fail("release.interval", f"queries of {chosen.size}", f"queries are 0 to {m - 1}", "Correct them.")
+        width = self.half_width(level) * (self.stddev if queries is None else self.stddev[chosen])
+        return Interval(self.answers[chosen] - width, self.answers[chosen] + width)
+
+    def half_width(self, level: float) -> float:
+        """Half the width of an interval, in standard deviations."""
+        normal = self.plan.noise == "gaussian"
+        return intervals.normal_quantile(level) if normal else intervals.laplace_bound(level)
+
+    def interval_method(self, num_queries: int | None = None) -> str:
+        """Say how intervals are made."""
+        return "normal" if self.plan.noise == "gaussian" else "tail bound"
+
+    def postprocess(self, *steps: str) -> Any:
+        """Refuse: post-processing needs the written-out precision of a dense strategy."""
+        raise fail("postprocess", ", ".join(steps), "is for domains that fit a dense strategy", "Leave it out.")
+
+    def summary(self) -> dict[str, Any]:
+        """Return what a reader of the answers must know, as plain values."""
+        workload, policy = self.problem.workload, self.problem.policy
+        return {
+            "workload": workload.spec,
+            "policy": policy.spec,
+            "hides": policies.hides(policy),
+            "discloses": self.discloses,
+            "num_cells": workload.num_cells,
+            "num_queries": workload.num_queries,
+            **self.plan.summary(),
+        }
+
+
+def release_blocks(
+    settled: Plan,
+    fit: FittedBlocks,
+    counts: Any,
+    *,
+    account: Account | None = None,
+    callback: Callable[[int], None] | None = None,
+) -> BlockRelease:
+    """Run a plan of a block strategy on data: a histogram, or `Records` for domains too large for one.
+
+    Guarantees:
+        For databases that are neighbours under the policy, the distributions of everything in the result differ by at
+        most what the plan promises.
+    """
+    settled.check_made_for(fit.certificate)
+    data = as_tables(fit.problem, counts)
+    scales = [row_scales(block, settled) for block in fit.strategy.blocks]
+    room = [math.ceil(64 * float(np.max(scale, initial=0.0))) for scale in scales]
+    exact = fit.recovery.measure(data, room=room)
+    if account is not None:
+        spent = {"epsilon": settled.epsilon, "delta": settled.delta, "rho": settled.rho}
+        account.spend(settled.noise, **spent, policy=fit.problem.policy.spec)
+    measured, done = [], 0
+    for block, scale, answers in zip(fit.strategy.blocks, scales, exact, strict=True):
+        noise = _draw(settled.noise, scale, None if callback is None else _counting(callback, done))
+        done += noise.size
+        noisy = np.ldexp((answers + noise).astype(np.float64), -sum(block.bits))
+        measured.append(np.where(block.full_precisions > 0, noisy, 0.0))  # rows of precision 0 are not measured
+    return BlockRelease(fit.problem, settled, tuple(measured), fit.recovery)
+
+
+def _counting(callback: Callable[[int], None], before: int) -> Callable[[int], None]:
+    return lambda done: callback(before + done)
+
+
+def as_tables(problem: Problem, counts: Any) -> Tables:
+    """Accept a histogram or records."""
+    if isinstance(counts, Records):
+        if counts.domain.sizes != problem.policy.domain.sizes:
+            raise fail("release", f"records on {counts.domain}", f"the domain is {problem.policy.domain}", "Match it.")
+        return counts
+    fits("release", f"a histogram of {problem.policy.domain}", problem.policy.num_cells * 8, advice="Use bf.Records.")
+    return Histogram(checked_counts(problem, counts).reshape(problem.policy.domain.sizes))
+
+
+def row_scales(block: Block, settled: Plan) -> AnyTensor:
+    """Return the scale of the discrete noise of every row, in units of its integers; 0 for rows that need none."""
+    with np.errstate(divide="ignore"):
+        scale = np.ldexp(settled.scale / np.sqrt(block.full_precisions), sum(block.bits))
+    return np.where(block.full_precisions > 0, scale, 0.0)
+
+
+def row_variances(block: Block, settled: Plan) -> AnyTensor:
+    """Return the variance of the noise of every row, in units of the rows; 0 for rows that have none."""
+    scales = row_scales(block, settled)
+    levels, place = np.unique(scales, return_inverse=True)
+    found = [samplers.Sampler(settled.noise, level, 0.0).variance if level > 0 else 0.0 for level in levels.tolist()]
+    return np.asarray(np.ldexp(np.array(found)[place].reshape(scales.shape), -2 * sum(block.bits)))
+
+
+def _draw(noise: Noise, scales: AnyTensor, callback: Callable[[int], None] | None) -> Int64[np.ndarray, ...]:
+    """Draw independent noise with one sampler for each different scale."""
+    levels, place, counts = np.unique(scales, return_inverse=True, return_counts=True)
+    order = np.argsort(place.ravel(), kind="stable")
+    drawn, start = np.zeros(scales.size, dtype=np.int64), 0
+    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+        for part in pool.map(lambda level, size: _samples(noise, level, size), levels.tolist(), counts.tolist()):
+            drawn[order[start : start + part.size]] = part
+            start += part.size
+            if callback is not None:
+                callback(start)
+    return drawn.reshape(scales.shape)
+
+
+def _samples(noise: Noise, scale: float, size: int) -> Int64[np.ndarray, " size"]:
+    return samplers.at_scale(noise, scale).draw(size) if scale > 0 else np.zeros(size, dtype=np.int64)

@@ -1,0 +1,28 @@
+"""The same kind of attribute with another number of values: coarse versions of range workloads on lines."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hdmm_bf._types import EdgeArray
+from hdmm_bf.matrix import Identity, Matrix, Ones
+from hdmm_bf.policy import BOTTOM, bounded, empty, line
+from hdmm_bf.workload.ranges import AllRange, Prefix
+
+
+def resized(factor: Matrix, n: int) -> Matrix | None:
+    """Return the same queries over n values, or None where that has no meaning."""
+    return type(factor)(n) if isinstance(factor, AllRange | Prefix | Identity | Ones) else None
+
+
+def resized_edges(edges: EdgeArray, old: int, new: int) -> EdgeArray | None:
+    """Return a line, complete or empty policy, with or without a star to BOTTOM, over another number of values."""
+    is_bottom = edges[:, 1] == BOTTOM
+    if np.count_nonzero(is_bottom) not in (0, old):
+        return None
+    own = edges[~is_bottom]
+    for make in (line, bounded, empty):
+        if len(own) == len(make(old).edges) and np.array_equal(own, make(old).edges):
+            star = np.stack([np.arange(new), np.full(new, BOTTOM)], axis=1)[: new if is_bottom.any() else 0]
+            return np.concatenate([make(new).edges, star])
+    return None

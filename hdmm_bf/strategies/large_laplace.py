@@ -1,0 +1,49 @@
+"""Laplace strategies for large product domains: one Kronecker product, or one for every term of a union."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hdmm_bf.product_bounds import product_bound
+from hdmm_bf.strategies.products import Found, Sketch, fit_product
+from hdmm_bf.strategies.products.choose import choose
+from hdmm_bf.strategies.products_laplace import fit_kronecker
+from hdmm_bf.strategies.solver import Callback, TracePoint
+from hdmm_bf.strategies.unions_laplace import fit_union
+from hdmm_bf.structure import ProductProblem
+
+_ONE = "one product of queries: a small search an attribute, multiplied"
+_MANY = "several products of queries: each, or each group of tables, is measured by itself with its share of the budget"
+_BOUND_GAP = 1e-3
+
+
+def fit_laplace(
+    product: ProductProblem, *, seed: int, max_seconds: float = math.inf, callback: Callback | None = None
+) -> Found:
+    """Find an implicit Laplace strategy for a product problem without writing the domain out."""
+    proof = _proof(product)
+    bounds = product_bound(product, proof)
+    ones = np.ones((1,) * len(product.sizes))
+    sketches: tuple[Sketch, ...]
+    if len(product.terms) == 1:
+        draft = fit_kronecker(product, seed=seed, max_seconds=max_seconds, callback=callback)
+        sketches, error, family, why = (Sketch(draft.factors, ones),), draft.error, "kronecker", _ONE
+    else:
+        union = fit_union(product, seed=seed, max_seconds=max_seconds, callback=callback)
+        pairs = zip(union.blocks, union.answers, strict=True)
+        sketches = tuple(
+            Sketch(block.factors, ones if block.error > 0 else np.full_like(ones, np.inf), terms)
+            for block, terms in pairs
+        )
+        error, family, why = union.error, "union", _MANY
+    trace = (TracePoint(0.0, error, bounds.lower or 0.0),)
+    return Found(sketches, error, bounds.lower, bounds.svd, family, proof, why, "finished", trace)
+
+
+def _proof(product: ProductProblem) -> dict[str, object] | None:
+    """The Gaussian optimum's proof where a small search finds it: it bounds Laplace strategies too."""
+    if choose(product) == "bases":
+        return None
+    return fit_product(product, gap=_BOUND_GAP).proof
