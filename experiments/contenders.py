@@ -73,6 +73,21 @@ def from_fit(fit: bf.Fit, note: str) -> Contender:
     return Contender(errors, lambda epsilon: fit.expected_error(epsilon=epsilon, delta=DELTA) / m, note)
 
 
+def from_product_fit(problem: bf.Problem) -> Contender:
+    """Run a structured strategy for all ranges on a large grid with seeded noise, at (epsilon, DELTA)."""
+    domain = problem.policy.domain
+    fit = bf.fit(bf.workload.all_range(domain), problem.policy, family="bases")
+    unit = float(fit.recovery.variances(problem.workload).mean()) * fit.certificate.sensitivity**2
+
+    def errors(counts: RealVector, epsilon: float, random: np.random.Generator) -> RealVector:
+        size = fit.certificate.sensitivity * noise_variance("gaussian", epsilon=epsilon, delta=DELTA) ** 0.5
+        noise = [size * random.normal(size=b.shape) / np.sqrt(b.full_precisions) for b in fit.strategy.blocks]
+        return fit.recovery.answers(problem.workload, noise)
+
+    note = f"structured for all ranges, proven within {100 * fit.gap:.1f} % of the best for these"
+    return Contender(errors, lambda epsilon: unit * noise_variance("gaussian", epsilon=epsilon, delta=DELTA), note)
+
+
 def gaussian_on_edges(problem: bf.Problem, note: str) -> Contender:
     """Gaussian noise on the edges of a tree, without a matrix."""
     unit = edges.edge_unit_error(problem) / problem.workload.num_queries
@@ -85,10 +100,12 @@ def gaussian_on_edges(problem: bf.Problem, note: str) -> Contender:
 
 
 def our_gaussian(problem: bf.Problem) -> Contender | None:
-    """Return our Gaussian strategy, or None where a dense fit is too large (the place for structured strategies)."""
+    """Return our Gaussian strategy: dense, on large grids structured, on large trees identity on edges, else None."""
     if problem.policy.num_cells <= LARGEST_DENSE:
         fit = bf.fit(problem.workload, problem.policy, noise="gaussian", gap=1e-2)
         return from_fit(fit, f"proven within {100 * fit.gap:.1f} % of the best Gaussian strategy")
+    if problem.policy.factors is not None:
+        return from_product_fit(problem)
     return gaussian_on_edges(problem, "identity on edges") if problem.policy.is_tree else None
 
 

@@ -6,3 +6,5 @@ settings.register_profile(
     "default", derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("default")
+
+from tests.mutations import honest  # noqa: E402, F401

@@ -10,6 +10,7 @@ import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError
 from hdmm_bf.mechanisms import plan as plans
+from hdmm_bf.mechanisms import publish
 from hdmm_bf.mechanisms import release as releases
 from hdmm_bf.mechanisms.noise import Sampler
 from hdmm_bf.mechanisms.release import Release, carry_out
@@ -91,7 +92,7 @@ def test_the_steps_of_a_release_come_in_the_stated_order(laplace, tmp_path, monk
 
         monkeypatch.setattr(module, name, run)
 
-    watched(releases, "plan", "plan")
+    watched(publish, "plan", "plan")
     watched(releases, "checked_counts", "data")
     watched(releases, "exact_product", "product")
     watched(type(account.ledger), "spend", "spend")

@@ -39,7 +39,16 @@ def shipped(problem, strategy, noise="laplace"):
     """A fit that holds a strategy, certified as `fit` does."""
     weights = np.full(problem.policy.num_edges, 1.0)
     held = {"kind": strategy.kind, "integers": strategy.integers, "bits": strategy.bits, "weights": weights}
-    return Fit(problem, strategy, certify(problem, noise=noise, **held), weights, 1e-3, 0, "interrupted", 0.0)
+    return Fit(
+        problem=problem,
+        strategy=strategy,
+        certificate=certify(problem, noise=noise, **held),
+        weights=weights,
+        requested_gap=1e-3,
+        seed=0,
+        status="interrupted",
+        seconds=0.0,
+    )
 
 
 def floor_fits(problem):

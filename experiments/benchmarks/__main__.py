@@ -8,7 +8,7 @@ import platform
 import sys
 from pathlib import Path
 
-NAMES = ("foundation", "gaussian", "large", "peers", "laplace", "release", "histogram")
+NAMES = ("foundation", "gaussian", "large", "peers", "laplace", "release", "histogram", "products")
 
 
 def main(names: list[str]) -> int:

@@ -129,6 +129,6 @@ def _probability(delta: float) -> None:
 
 def _positive(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not _SMALLEST <= value <= _LARGEST:
-        problem = f"must be a number from {_SMALLEST:g} to {_LARGEST:g}"
+        problem = f"must be a positive number from {_SMALLEST:g} to {_LARGEST:g}"
         raise fail("privacy", f"{name}={value}", problem, "Use for example 1.0.")
     return value

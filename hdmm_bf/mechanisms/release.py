@@ -30,7 +30,7 @@ from hdmm_bf.mechanisms import intervals
 from hdmm_bf.mechanisms.exact import ExactSums, exact_product
 from hdmm_bf.mechanisms.ledger import Account
 from hdmm_bf.mechanisms.noise import LARGEST
-from hdmm_bf.mechanisms.plan import Fitted, Plan, plan
+from hdmm_bf.mechanisms.plan import Fitted, Plan
 from hdmm_bf.mechanisms.postprocessing import Processed, postprocess
 from hdmm_bf.mechanisms.reconstruction import Reconstruction
 from hdmm_bf.transform import Problem
@@ -148,34 +148,6 @@ class Release:
         }
 
 
-def release(
-    fit: Fitted,
-    counts: Any,
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    account: Account | None = None,
-    callback: Callable[[int], None] | None = None,
-) -> Release:
-    """Answer a workload on data, private under the fit's policy.
-
-    Args:
-        fit: a fitted strategy, from `fit` or `load`.
-        counts: the histogram: one whole number for each cell, flat in row-major order or in the shape of the domain.
-        epsilon: the privacy loss; alone for Laplace noise, with delta for Gaussian noise.
-        delta: the probability that it is exceeded.
-        rho: the zCDP parameter, instead of epsilon and delta.
-        account: the data's account in a ledger; the loss is counted as spent before noise is drawn.
-        callback: told how many numbers of noise were drawn.
-
-    Guarantees:
-        For databases that are neighbours under the policy, the distributions of everything in the result differ by at
-        most what was asked for. The distributions are those of exact integer noise, not of floating-point noise.
-    """
-    return carry_out(plan(fit, epsilon=epsilon, delta=delta, rho=rho), fit, counts, account=account, callback=callback)
-
-
 def carry_out(
     settled: Plan,
     fit: Fitted,
@@ -184,7 +156,12 @@ def carry_out(
     account: Account | None = None,
     callback: Callable[[int], None] | None = None,
 ) -> Release:
-    """Run a plan on data."""
+    """Run a plan on data.
+
+    Guarantees:
+        For databases that are neighbours under the policy, the distributions of everything in the result differ by at
+        most what the plan promises. The distributions are those of exact integer noise, not of floating-point noise.
+    """
     problem, strategy = fit.problem, fit.strategy
     settled.check_made_for(fit.certificate)
     x = checked_counts(problem, counts)
