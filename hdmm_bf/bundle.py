@@ -107,18 +107,20 @@ def contents(folder: Path, manifest: dict[str, Any], files: dict[str, bytes]) ->
         policy = checks.stored_policy(manifest["policy"], domain, edges)
     custom = manifest["workload"]["file"]
     with blaming(folder, checks.WORKLOAD if custom else MANIFEST):
-        matrix = checks.stored_matrix(load_npz(folder, checks.WORKLOAD, files)) if custom else None
-        problem = Problem(checks.stored_workload(manifest["workload"], matrix, domain), policy)
+        arrays = load_npz(folder, checks.WORKLOAD, files) if custom else {}
+        names = checks.stored_names(arrays)
+        matrix = checks.stored_matrix(arrays) if custom else None
+        problem = Problem(checks.stored_workload(manifest["workload"], matrix, domain, names), policy)
     certificate = parse_json(folder, "certificate.json", files["certificate.json"])
     return Contents(problem, strategy, weights, certificate, manifest)
 
 
 def _workload_bytes(problem: Problem) -> bytes:
-    matrix = problem.workload.matrix
+    matrix, names = problem.workload.matrix, checks.names_record(problem.workload)
     if isinstance(matrix, Dense):
-        return npz(W=matrix.array)
+        return npz(W=matrix.array, **names)
     S = matrix.sparse()
-    return npz(data=S.data, indices=S.indices, indptr=S.indptr, shape=np.array(S.shape))
+    return npz(data=S.data, indices=S.indices, indptr=S.indptr, shape=np.array(S.shape), **names)
 
 
 def domain_record(domain: Domain) -> dict[str, Any]:

@@ -42,6 +42,9 @@ _RECORDS: dict[str, dict[str, type]] = {
     "policy": {"spec": str, "meaning": str},
 }
 _STRATEGY = {"kind", "family", "integers", "bits", "weights"}
+_MOST_NAMES = 2**17
+"""Queries whose names are stored; more are only numbered."""
+
 _CSR = {"data", "indices", "indptr", "shape"}
 _LOOKS_LIKE_SPEC = re.compile(r"\s*[\w-]+\s*:")
 _SPEC = re.compile(r"[A-Za-z-]+:[A-Za-z0-9=,:-]+")  # no dot and no slash, so that it can never be a path
@@ -285,10 +288,30 @@ def described(spec: str, what: str) -> str:
     return f"{what} ({text})" if _LOOKS_LIKE_SPEC.match(text) else text
 
 
-def stored_workload(record: dict[str, Any], matrix: Any, domain: Domain) -> Workload:
+def names_record(workload: Workload) -> dict[str, AnyArray]:
+    """Return the names of queries that have their own, for a file; nothing where they are only numbered."""
+    if workload.num_queries > _MOST_NAMES:
+        return {}
+    names = workload.names()
+    if names == [f"query {i}" for i in range(len(names))]:
+        return {}
+    return {"names": np.array(["".join(c if c.isprintable() else repr(c)[1:-1] for c in name) for name in names])}
+
+
+def stored_names(arrays: dict[str, AnyArray]) -> list[str] | None:
+    """Take the names of queries, printable text, out of a workload's arrays; None where there are none."""
+    names = arrays.pop("names", None)
+    if names is None:
+        return None
+    if names.dtype.kind != "U" or names.ndim != 1 or not all(str(name).isprintable() for name in names):
+        raise fail("workload", f"names of type {names.dtype}", "must be a list of printable texts", WRITE_AGAIN)
+    return [str(name) for name in names]
+
+
+def stored_workload(record: dict[str, Any], matrix: Any, domain: Domain, names: list[str] | None = None) -> Workload:
     """Return the workload of a spec string, or of a matrix that does not call itself by one."""
     named = named_workload(record["spec"])
     if (named is None) != record["file"]:
         problem = "a workload has either a spec string or a file"
         raise fail("workload", repr(record["spec"]), problem, WRITE_AGAIN)
-    return named or workloads.from_matrix(matrix, domain=domain, spec=record["spec"])
+    return named or workloads.from_matrix(matrix, domain=domain, names=names, spec=record["spec"])

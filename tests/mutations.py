@@ -32,6 +32,9 @@ def honest(tmp_path_factory):
         "sparse": bf.fit(sp.csr_array(W), "line:6"),
         "edge": bf.fit("all-range:6", "cycle:6", noise="laplace", max_steps=2),
         "labels": bf.fit(bf.workload.identity(PEOPLE), bf.policy.sensitive(PEOPLE, ["age"])),
+        "basis": bf.fit("all-range:3x2", "threshold:3x2:1", family="bases"),
+        "tables": bf.fit("marginals:3x2x2:2", "sensitive:3x2x2:0", family="marginals"),
+        "union": bf.fit("marginals:3x2x2:1", "unbounded:3x2x2", noise="laplace", family="union"),
         "low rank": bf.fit(np.array([[1.0, 1, 0, 0, 0, 0]]), "unbounded:6"),
     }
     paths = {name: fit.save(folder / f"{name}.bf") for name, fit in fits.items()}

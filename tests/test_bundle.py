@@ -234,3 +234,11 @@ def test_the_reconstruction_turns_strategy_answers_into_workload_answers(made, t
 def test_an_export_that_cannot_be_written_says_so(made, tmp_path):
     with pytest.raises(InputError, match="cannot be written"):
         write_matrix(made, tmp_path / "no" / "such" / "folder.csv", kind="csv")
+
+
+def test_names_of_queries_come_back_from_a_bundle(tmp_path):
+    W = bf.workload.from_matrix(np.eye(3)[:2], names=["north, south", "east"])
+    loaded = bf.load(bf.fit(W, "line:3").save(tmp_path / "named.bf"))
+    assert loaded.problem.workload.names() == ["north, south", "east"]
+    plain = bf.load(bf.fit(np.eye(3)[:2], "line:3").save(tmp_path / "plain.bf"))
+    assert plain.problem.workload.names() == ["query 0", "query 1"]

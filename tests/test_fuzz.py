@@ -56,6 +56,9 @@ def over_edges(matrix, policy):
 
 def assert_true_claims(fit):
     """Sensitivity, error and bounds of an accepted bundle, from dense matrices and the definitions alone."""
+    if fit.strategy.kind == "blocks":
+        assert_true_blocks(fit)
+        return
     policy, queries = fit.problem.policy, fit.problem.workload.matrix.dense()
     A = np.ldexp(fit.strategy.integers.astype(np.float64), -fit.strategy.bits)
     on_edges = fit.strategy.kind == "edge"
@@ -77,6 +80,38 @@ def assert_true_claims(fit):
     assert fit.bounds.lower <= fit.unit_error * (1 + 1e-9)
     assert fit.gap == pytest.approx(fit.unit_error / fit.bounds.lower - 1, rel=1e-6, abs=1e-9)
     assert fit.certified == (fit.noise == "gaussian" and fit.gap <= fit.requested_gap)
+
+
+def assert_true_blocks(fit):
+    """Sensitivity and error of an accepted block strategy, every row written out."""
+    policy, queries = fit.problem.policy, fit.problem.workload.matrix.dense()
+    loss = np.zeros(policy.num_edges)
+    error = np.zeros(len(queries))
+    for block in fit.strategy.blocks:
+        rows, back = np.ones((1, 1)), np.ones((1, 1))
+        for i in range(len(block.integers)):
+            rows, back = np.kron(rows, block.factor(i)), np.kron(back, np.linalg.pinv(block.factor(i)))
+        moves, precision = np.abs(over_edges(rows, policy)), block.full_precisions.ravel()
+        assert not np.any(moves[np.isinf(precision)]), "rows without noise are seen by no edge"
+        noisy = np.isfinite(precision)
+        size = np.sqrt(precision[noisy, None])
+        loss += ((size * moves[noisy]) ** 2 if fit.noise == "gaussian" else size * moves[noisy]).sum(axis=0)
+        own = own_queries(fit, block)
+        seen = noisy & (precision > 0)
+        error[own] += ((queries[own] @ back[:, seen]) ** 2 / precision[seen]).sum(axis=1)
+    sensitivity = np.sqrt(loss.max()) if fit.noise == "gaussian" else loss.max()
+    assert sensitivity <= fit.certificate.sensitivity <= sensitivity * (1 + 1e-8)
+    assert fit.unit_error == pytest.approx(fit.certificate.sensitivity**2 * error.sum(), rel=1e-6)
+    W_G, e = over_edges(queries, policy), policy.num_edges
+    assert fit.bounds.svd <= np.linalg.svd(W_G, compute_uv=False).sum() ** 2 / e * (1 + 1e-6)
+    assert fit.bounds.lower <= fit.unit_error * (1 + 1e-7)
+
+
+def own_queries(fit, block):
+    """Queries that a block answers: all, or those of its terms."""
+    ends = np.cumsum([np.prod([f.shape[0] for f in term.factors]) for term in fit.product.terms])
+    term = np.searchsorted(ends, np.arange(fit.problem.workload.num_queries), side="right")
+    return np.ones(term.size, dtype=bool) if block.terms is None else np.isin(term, block.terms)
 
 
 def peak_memory():

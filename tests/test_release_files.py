@@ -20,7 +20,7 @@ from hdmm_bf._checks import InputError
 from hdmm_bf.domain import Domain
 from hdmm_bf.exporting import SUFFIXES, check_target, write_answers, write_estimate, write_file, write_matrix
 from tests.mistakes import THREE_PARTS
-from tests.test_ledger import nobody
+from tests.test_ledger_files import nobody
 
 ODD = ["a, b", 'say "no"', "two\nlines", "bare\rreturn", "both\r\n", "#1 of 3", " blanks ", "=1+1", "é \u2028 x", ""]
 COUNTS = np.arange(10) ** 2 + 7
