@@ -190,3 +190,12 @@ def test_large_domains_are_fitted_by_structure_and_say_why():
         bf.fit("random-range:300x300:10:seed=1", "threshold:300x300:2")
     with pytest.raises(InputError, match="products"):
         bf.fit("random-range:4x4:10:seed=1", "threshold:4x4:2", family="bases")
+
+
+def test_bounds_of_large_domains_come_from_the_factors():
+    star = bf.bound("all-range:70x70", "unbounded:70x70")
+    assert star.gap <= 1e-3
+    assert star.lower >= star.svd
+    grid = bf.bound("all-range:70x70", "threshold:70x70:1")
+    assert grid.svd < grid.lower < 1.05 * grid.svd
+    assert math.isinf(grid.gap)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import click
@@ -45,14 +46,16 @@ def bound(workload: str, policy: str, gap: float, max_seconds: float | None, as_
         "num_edges": problem.policy.num_edges,
         "svd_bound": made.svd,
         "lower_bound": made.lower,
-        "gap": float(made.gap),
+        "gap": float(made.gap) if math.isfinite(made.gap) else None,
     }
     if as_json:
         emit(record)
         return
     ratio = made.lower / made.svd if made.svd > 0 else 1.0
     click.echo(f"{problem.workload.spec} under {problem.policy.spec}")
-    rows = [("tight bound", f"{number(made.lower)}   attained by a Gaussian strategy to {percent(made.gap)}")]
+    rows = [("lower bound", f"{number(made.lower)}   the best that can be evaluated for this structure")]
+    if math.isfinite(made.gap):
+        rows = [("tight bound", f"{number(made.lower)}   attained by a Gaussian strategy to {percent(made.gap)}")]
     rows.append(("SVD bound", f"{number(made.svd)}   {number(ratio)} times smaller"))
     click.echo(facts(rows))
 
@@ -65,7 +68,7 @@ def bound(workload: str, policy: str, gap: float, max_seconds: float | None, as_
 @policy_option()
 @_NOISE
 @click.option("--out", "-o", metavar="B", help="Write the bundle B, a folder such as ranges.bf.")
-@click.option("--family", metavar="F", help="Laplace: p-identity, cell-budgets, vertex or dictionary alone.")
+@click.option("--family", metavar="F", help="Search one family alone, for example vertex, grid or bases.")
 @_SEED
 @_SECONDS
 @_STEPS

@@ -20,10 +20,13 @@ from hdmm_bf.certificate_blocks import certify_blocks
 from hdmm_bf.fitting.facts import Facts
 from hdmm_bf.mechanisms.block_recovery import BlockRecovery
 from hdmm_bf.mechanisms.privacy import noise_variance
+from hdmm_bf.product_bounds import product_svd_bound
 from hdmm_bf.strategies import Callback, Status
 from hdmm_bf.strategies.blocks import BlockStrategy, from_factors
 from hdmm_bf.strategies.large_laplace import fit_laplace
 from hdmm_bf.strategies.products import Found, fit_product
+from hdmm_bf.strategies.products.choose import choose
+from hdmm_bf.strategies.products.proofs import best_proof
 from hdmm_bf.structure import ProductProblem
 
 _LAPLACE_SECONDS = 120.0
@@ -149,6 +152,19 @@ def fit_structured(
         else _ended(found.status),
         seconds=time.perf_counter() - started,
     )
+
+
+def structured_bound(
+    product: ProductProblem, *, gap: float, max_seconds: float | None, callback: Callback | None
+) -> Bounds:
+    """Return the bounds that can be evaluated from the factors, with their tightness where a small search shows it."""
+    limit = math.inf if max_seconds is None else max_seconds
+    if choose(product) == "bases":
+        lower, _ = best_proof(product)
+        svd = product_svd_bound(product)
+        return Bounds(svd or 0.0, max(lower or 0.0, svd or 0.0), np.empty(0), math.inf)
+    found = fit_product(product, gap=gap, max_seconds=limit, callback=callback)
+    return Bounds(found.svd or 0.0, max(found.bound or 0.0, found.svd or 0.0), np.empty(0), found.gap)
 
 
 def _ended(status: Status) -> Status:

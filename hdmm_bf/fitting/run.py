@@ -17,7 +17,7 @@ from hdmm_bf.error import Draft, draft
 from hdmm_bf.fitting.cells import cells_apply, fit_cells_dense
 from hdmm_bf.fitting.inputs import as_problem
 from hdmm_bf.fitting.product import FAMILIES as PRODUCT_FAMILIES
-from hdmm_bf.fitting.product import ProductFit, fit_structured
+from hdmm_bf.fitting.product import ProductFit, fit_structured, structured_bound
 from hdmm_bf.fitting.record import Fit
 from hdmm_bf.strategies import (
     Callback,
@@ -234,9 +234,16 @@ def bound(
     max_seconds: float | None = None,
     callback: Callback | None = None,
 ) -> Bounds:
-    """Return the SVD bound and the best proven bound on the unit error of any strategy, tight to `gap`."""
+    """Return the SVD bound and the best proven bound on the unit error of any strategy, tight to `gap`.
+
+    On domains too large for dense matrices it is the best bound that can be evaluated exactly from the factors; its gap
+    is infinite where no strategy shows how tight it is, and a bound that cannot be evaluated is 0.
+    """
     problem = as_problem(workload, policy)
     _check("gaussian", gap, max_seconds, None)
+    product = structured(problem, "gaussian", None)
+    if product is not None:
+        return structured_bound(product, gap=gap, max_seconds=max_seconds, callback=callback)
     if is_public(problem):
         return Bounds(0.0, 0.0, uniform(problem.policy.num_edges), 0.0)
     limit = math.inf if max_seconds is None else max_seconds
