@@ -19,14 +19,14 @@ import numpy as np
 from jaxtyping import Int64
 
 from hdmm_bf import policy as policies
-from hdmm_bf._checks import fail, fits, whole_numbers
+from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import Noise, RealVector
 from hdmm_bf.mechanisms import intervals
 from hdmm_bf.mechanisms import noise as samplers
 from hdmm_bf.mechanisms.block_recovery import BlockRecovery
 from hdmm_bf.mechanisms.ledger import Account
 from hdmm_bf.mechanisms.plan import Certified, Plan
-from hdmm_bf.mechanisms.release import Interval, checked_counts
+from hdmm_bf.mechanisms.release import Interval, checked_counts, chosen_queries, described
 from hdmm_bf.mechanisms.tables import Histogram, Records, Tables
 from hdmm_bf.strategies.blocks import AnyTensor, Block, BlockStrategy
 from hdmm_bf.transform import Problem
@@ -104,10 +104,7 @@ class BlockRelease:
     def interval(self, level: float, queries: Sequence[int] | None = None) -> Interval:
         """Return the ends of intervals that cover the true answers, each with probability `level` at least."""
         intervals.check_level(level)
-        m = self.problem.workload.num_queries
-        chosen = np.arange(m) if queries is None else whole_numbers("release.interval", "queries", queries)
-        if chosen.size and not (chosen.min() >= 0 and chosen.max() < m):
-            raise fail("release.interval", f"queries of {chosen.size}", f"queries are 0 to {m - 1}", "Correct them.")
+        chosen = chosen_queries(self.problem, queries)
         width = self.half_width(level) * (self.stddev if queries is None else self.stddev[chosen])
         return Interval(self.answers[chosen] - width, self.answers[chosen] + width)
 
@@ -126,16 +123,7 @@ class BlockRelease:
 
     def summary(self) -> dict[str, Any]:
         """Return what a reader of the answers must know, as plain values."""
-        workload, policy = self.problem.workload, self.problem.policy
-        return {
-            "workload": workload.spec,
-            "policy": policy.spec,
-            "hides": policies.hides(policy),
-            "discloses": self.discloses,
-            "num_cells": workload.num_cells,
-            "num_queries": workload.num_queries,
-            **self.plan.summary(),
-        }
+        return described(self.problem, self.plan)
 
 
 def release_blocks(

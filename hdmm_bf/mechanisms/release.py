@@ -92,10 +92,7 @@ class Release:
             or wider ends from a tail bound when there are too many to compute; `interval_method` says which.
         """
         intervals.check_level(level)
-        m = self.problem.workload.num_queries
-        chosen = np.arange(m) if queries is None else whole_numbers("release.interval", "queries", queries)
-        if chosen.size and not (chosen.min() >= 0 and chosen.max() < m):
-            raise fail("release.interval", f"queries of {chosen.size}", f"queries are 0 to {m - 1}", "Correct them.")
+        chosen = chosen_queries(self.problem, queries)
         width = self._half_width(level, chosen, every=queries is None)
         return Interval(self.answers[chosen] - width, self.answers[chosen] + width)
 
@@ -136,16 +133,30 @@ class Release:
 
     def summary(self) -> dict[str, Any]:
         """Return what a reader of the answers must know, as plain values."""
-        workload, policy = self.problem.workload, self.problem.policy
-        return {
-            "workload": workload.spec,
-            "policy": policy.spec,
-            "hides": policies.hides(policy),
-            "discloses": self.discloses,
-            "num_cells": workload.num_cells,
-            "num_queries": workload.num_queries,
-            **self.plan.summary(),
-        }
+        return described(self.problem, self.plan)
+
+
+def described(problem: Problem, settled: Plan) -> dict[str, Any]:
+    """Return what a reader of answers must know, as plain values."""
+    workload, policy = problem.workload, problem.policy
+    return {
+        "workload": workload.spec,
+        "policy": policy.spec,
+        "hides": policies.hides(policy),
+        "discloses": policies.discloses(policy),
+        "num_cells": workload.num_cells,
+        "num_queries": workload.num_queries,
+        **settled.summary(),
+    }
+
+
+def chosen_queries(problem: Problem, queries: Sequence[int] | None) -> Int64[np.ndarray, " q"]:
+    """Return the numbers of chosen queries, all of them for None; refused when there is no such query."""
+    m = problem.workload.num_queries
+    chosen = np.arange(m) if queries is None else whole_numbers("release.interval", "queries", queries)
+    if chosen.size and not (chosen.min() >= 0 and chosen.max() < m):
+        raise fail("release.interval", f"queries of {chosen.size}", f"queries are 0 to {m - 1}", "Correct them.")
+    return chosen
 
 
 def carry_out(
