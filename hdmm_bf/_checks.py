@@ -128,7 +128,7 @@ def whole_numbers(where: str, name: str, value: object) -> AnyArray:
     if array.size and array.dtype.kind not in "iu":
         seen = f"{name} of type {array.dtype}, {reprlib.repr(array.ravel().tolist())}"
         raise fail(where, seen, "must be whole numbers", "Convert them to int64 first.")
-    return numbers(where, name, array) if array.size else array.astype(np.int64)
+    return numbers(where, name, array) if array.size else np.zeros(array.shape, dtype=np.int64)
 
 
 def finite(where: str, name: str, array: AnyArray) -> AnyArray:
