@@ -235,7 +235,7 @@ def _stored_policy(record: dict[str, Any], domain: Domain, edges: tuple[EdgeArra
 
 def _workload_record(workload: Workload) -> dict[str, Any]:
     try:
-        named = checks.named_workload(workload.spec)
+        named = checks.named_workload(workload.spec, workload.domain)
     except InputError:
         named = None
     if named is not None and named.matrix.shape == workload.matrix.shape and checks.alike(named, workload):
@@ -253,7 +253,7 @@ def _term_arrays(product: ProductProblem) -> dict[str, AnyArray]:
 
 
 def _stored_workload(record: dict[str, Any], arrays: dict[str, AnyArray] | None, domain: Domain) -> Workload:
-    named = checks.named_workload(record["spec"])
+    named = checks.named_workload(record["spec"], domain)
     if (named is None) != record["file"]:
         raise fail("workload", repr(record["spec"]), "a workload has either a spec string or a file", WRITE_AGAIN)
     if named is not None or arrays is None:

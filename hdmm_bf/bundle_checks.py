@@ -252,9 +252,15 @@ def named_policy(spec: str, domain: Domain) -> Policy | None:
     return Policy(domain, made.spec, made.meaning, made.stored, made.factors, made.notes)
 
 
-def named_workload(spec: str) -> Workload | None:
-    """Return the workload that a spec string names; None if it is a path or a description."""
-    return workloads.parse(_spec_string(spec)) if _LOOKS_LIKE_SPEC.match(spec) else None
+def named_workload(spec: str, domain: Domain) -> Workload | None:
+    """Return the workload that a spec string names, None if it is a path or a description.
+
+    Where it is on the sizes of the given domain, queries have the names and labels of that.
+    """
+    if not _LOOKS_LIKE_SPEC.match(spec):
+        return None
+    made = workloads.parse(_spec_string(spec))
+    return workloads.parse(made.spec, domain=domain) if made.domain.sizes == domain.sizes else made
 
 
 def _spec_string(spec: str) -> str:
@@ -266,7 +272,7 @@ def _spec_string(spec: str) -> str:
 def workload_record(workload: Workload) -> dict[str, Any]:
     """Describe a workload: by its spec string if that makes it again, else by words and a file."""
     try:
-        named = named_workload(workload.spec)
+        named = named_workload(workload.spec, workload.domain)
     except InputError:
         named = None
     matrix = workload.matrix
@@ -310,7 +316,7 @@ def stored_names(arrays: dict[str, AnyArray]) -> list[str] | None:
 
 def stored_workload(record: dict[str, Any], matrix: Any, domain: Domain, names: list[str] | None = None) -> Workload:
     """Return the workload of a spec string, or of a matrix that does not call itself by one."""
-    named = named_workload(record["spec"])
+    named = named_workload(record["spec"], domain)
     if (named is None) != record["file"]:
         problem = "a workload has either a spec string or a file"
         raise fail("workload", repr(record["spec"]), problem, WRITE_AGAIN)

@@ -190,6 +190,16 @@ def parse(text: str) -> Domain:
     return Domain(known)
 
 
+def written_on(text: str, domain: Domain | None) -> Domain:
+    """Read the sizes of a spec string, which must be those of the domain where one is given, and return that."""
+    made = parse(text)
+    if domain is None:
+        return made
+    if made.sizes != domain.sizes:
+        raise fail("domain", repr(text), f"the domain is {domain}", "Leave the size out of the spec, or correct it.")
+    return domain
+
+
 DomainLike: TypeAlias = Domain | int | np.integer | str | Sequence[int]
 """A Domain, a number of cells, sizes, or a string of sizes such as "32x32"."""
 

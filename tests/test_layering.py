@@ -27,6 +27,7 @@ FLOW = [
     ["bundle"],
     ["bundle_blocks"],
     ["fitting"],
+    ["problem_file"],
     ["exporting", "report", "plots"],
     ["cli"],
     ["__main__", "__init__"],

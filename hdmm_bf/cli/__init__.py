@@ -11,8 +11,10 @@ import sys
 import click
 
 from hdmm_bf import __version__
+from hdmm_bf.cli.doctor import doctor
 from hdmm_bf.cli.explain import explain
 from hdmm_bf.cli.fit import bound, compare, fit
+from hdmm_bf.cli.init import init
 from hdmm_bf.cli.release import ledger, release
 from hdmm_bf.cli.reproduce import reproduce
 from hdmm_bf.cli.share import export, verify
@@ -30,15 +32,15 @@ class _InOrder(click.Group):
 @click.version_option(__version__, prog_name="hdmm-bf")
 @click.pass_context
 def app(context: click.Context) -> None:
-    """Publish many counting queries under a Blowfish privacy policy with provably small error.
+    """Publish counting queries under a Blowfish policy with provably small error.
 
-    Policies and workloads are spec strings (line:64, all-range:64) or paths to files.
+    Policies and workloads are specs (line:64, all-range:64) or paths to files.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
-for command in (explain, bound, fit, compare, verify, export, release, ledger, reproduce):
+for command in (explain, init, bound, fit, compare, verify, export, release, ledger, reproduce, doctor):
     app.add_command(command)
 
 

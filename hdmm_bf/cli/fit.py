@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from hdmm_bf.cli.show import as_json, count, emit, facts, number, percent, policy_option, progress, workload_option
+from hdmm_bf.cli.requests import problem_parameters, requested
+from hdmm_bf.cli.show import as_json, count, emit, facts, number, percent, progress
 
 _GAP = click.option("--gap", default=1e-3, show_default=True, help="Stop when proven this close to the best possible.")
 _SECONDS = click.option("--max-seconds", type=float, metavar="T", help="Stop after this time with the best so far.")
@@ -23,27 +24,28 @@ _STEPS = click.option("--max-steps", type=int, metavar="K", help="Stop after K s
 
 
 @click.command(epilog="Example: hdmm-bf bound --workload all-range:64 --policy threshold:64:4")
-@workload_option()
-@policy_option()
+@problem_parameters
 @_GAP
 @_SECONDS
 @as_json
-def bound(workload: str, policy: str, gap: float, max_seconds: float | None, as_json: bool) -> None:
+@click.pass_context
+def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
     """Prove how small the error of any strategy can be.
 
     Prints the paper's SVD bound and the tight bound, both for sensitivity 1 and without the privacy parameters.
     """
     from hdmm_bf import fitting
 
-    problem = fitting.as_problem(workload, policy)
+    asked = requested(context)
+    workload, policy = asked.workload, asked.policy
     with progress("bound") as show:
-        made = fitting.bound(problem.workload, problem.policy, gap=gap, max_seconds=max_seconds, callback=show)
+        made = fitting.bound(workload, policy, gap=asked.gap, max_seconds=asked.max_seconds, callback=show)
     record = {
-        "workload": problem.workload.spec,
-        "policy": problem.policy.spec,
-        "num_cells": problem.workload.num_cells,
-        "num_queries": problem.workload.num_queries,
-        "num_edges": problem.policy.num_edges,
+        "workload": workload.spec,
+        "policy": policy.spec,
+        "num_cells": workload.num_cells,
+        "num_queries": workload.num_queries,
+        "num_edges": policy.num_edges,
         "svd_bound": made.svd,
         "lower_bound": made.lower,
         "gap": float(made.gap) if math.isfinite(made.gap) else None,
@@ -52,7 +54,7 @@ def bound(workload: str, policy: str, gap: float, max_seconds: float | None, as_
         emit(record)
         return
     ratio = made.lower / made.svd if made.svd > 0 else 1.0
-    click.echo(f"{problem.workload.spec} under {problem.policy.spec}")
+    click.echo(f"{workload.spec} under {policy.spec}")
     rows = [("lower bound", f"{number(made.lower)}   the best that can be evaluated for this structure")]
     if math.isfinite(made.gap):
         rows = [("tight bound", f"{number(made.lower)}   attained by a Gaussian strategy to {percent(made.gap)}")]
@@ -64,8 +66,7 @@ def bound(workload: str, policy: str, gap: float, max_seconds: float | None, as_
     short_help="Search, certify and write a strategy.",
     epilog="Example: hdmm-bf fit --workload all-range:64 --policy threshold:64:4 --out ranges.bf",
 )
-@workload_option()
-@policy_option()
+@problem_parameters
 @_NOISE
 @click.option("--out", "-o", metavar="B", help="Write the bundle B, a folder such as ranges.bf.")
 @click.option("--family", metavar="F", help="Search one family alone, for example vertex, grid or bases.")
@@ -74,74 +75,63 @@ def bound(workload: str, policy: str, gap: float, max_seconds: float | None, as_
 @_STEPS
 @_GAP
 @as_json
-def fit(
-    workload: str,
-    policy: str,
-    noise: str,
-    out: str | None,
-    family: str | None,
-    seed: int,
-    max_seconds: float | None,
-    max_steps: int | None,
-    gap: float,
-    as_json: bool,
-) -> None:
+@click.pass_context
+def fit(context: click.Context, /, as_json: bool, **_: Any) -> None:
     """Search for the strategy of least expected error, certify it, and write it as a bundle.
 
-    Ctrl-C stops the search and keeps the best strategy so far.
+    Takes --workload and --policy, or a problem FILE (see hdmm-bf init). Ctrl-C keeps the best strategy so far.
     """
     from hdmm_bf import fitting
 
+    asked = requested(context)
     with progress("fit") as show:
         made = fitting.fit(
-            workload,
-            policy,
-            noise=noise,  # type: ignore[arg-type]
-            gap=gap,
-            max_seconds=max_seconds,
-            max_steps=max_steps,
-            family=family,
-            seed=seed,
+            asked.workload,
+            asked.policy,
+            noise=asked.noise,
+            gap=asked.gap,
+            max_seconds=asked.max_seconds,
+            max_steps=asked.max_steps,
+            family=asked.family,
+            seed=asked.seed,
             callback=show,
         )
-    if out is not None:
-        made.save(out)
+    if asked.out is not None:
+        made.save(asked.out)
+    rmse = made.rmse(**asked.budget) if asked.budget else None
     if as_json:
-        emit({**made.summary(), "bundle": out})
+        expected = {} if rmse is None else {"budget": dict(asked.budget), "rmse": rmse}
+        emit({**made.summary(), "bundle": asked.out, **expected})
         return
     click.echo(describe(made))
-    if out is not None:
-        click.echo(f"Wrote {out}; check it with: hdmm-bf verify {out}")
+    if rmse is not None:
+        budget = ", ".join(f"{name} {value:g}" for name, value in asked.budget.items())
+        click.echo(f"Expected rmse of an answer at {budget}: {number(rmse)}")
+    if asked.out is not None:
+        click.echo(f"Wrote {asked.out}; check it with: hdmm-bf verify {asked.out}")
 
 
 @click.command(epilog="Example: hdmm-bf compare --workload all-range:64 --policy threshold:64:4 --noise laplace")
-@workload_option()
-@policy_option()
+@problem_parameters
 @_NOISE
 @_SEED
 @_SECONDS
 @_STEPS
 @as_json
-def compare(
-    workload: str,
-    policy: str,
-    noise: str,
-    seed: int,
-    max_seconds: float | None,
-    max_steps: int | None,
-    as_json: bool,
-) -> None:
+@click.pass_context
+def compare(context: click.Context, /, as_json: bool, **_: Any) -> None:
     """Set the paper's and the classical mechanisms beside ours and the bounds."""
     from hdmm_bf import fitting
 
+    asked = requested(context)
     with progress("compare") as show:
         rows, made = fitting.compare(
-            workload,
-            policy,
-            noise=noise,  # type: ignore[arg-type]
-            max_seconds=max_seconds,
-            max_steps=max_steps,
-            seed=seed,
+            asked.workload,
+            asked.policy,
+            noise=asked.noise,
+            max_seconds=asked.max_seconds,
+            max_steps=asked.max_steps,
+            seed=asked.seed,
             callback=show,
         )
     if as_json:
@@ -149,7 +139,7 @@ def compare(
         emit({"rows": records, "svd_bound": made.bounds.svd, "lower_bound": made.bounds.lower})
         return
     spec = made.problem
-    click.echo(f"{spec.workload.spec} under {spec.policy.spec}, {noise} noise")
+    click.echo(f"{spec.workload.spec} under {spec.policy.spec}, {asked.noise} noise")
     width = max(len(row.name) for row in rows)
     click.echo(f"  {'mechanism':<{width}}  {'unit error':>12}  {'ratio':>8}  kind")
     for row in rows:

@@ -13,16 +13,6 @@ import click
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
 
-def workload_option() -> Callable[[Any], Any]:
-    """`--workload`, the same everywhere."""
-    return click.option("--workload", "-w", required=True, metavar="W", help="Spec such as all-range:64, or a file.")
-
-
-def policy_option() -> Callable[[Any], Any]:
-    """`--policy`, the same everywhere."""
-    return click.option("--policy", "-g", required=True, metavar="G", help="Spec such as line:64, or a graph file.")
-
-
 def facts(rows: list[tuple[str, str]]) -> str:
     """Lay out names and values in two columns."""
     width = max(len(name) for name, _ in rows)

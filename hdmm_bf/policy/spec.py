@@ -32,22 +32,27 @@ _FORMS = {
 }
 
 
-def parse(text: str) -> Policy:
+def parse(text: str, *, domain: Domain | None = None) -> Policy:
     """Make a policy from a spec string or a path; `graph.csv:64` says that a file's graph has 64 cells.
+
+    With a `domain` its names and labels are used, and the spec may leave out the size: `line`, `threshold:4`,
+    `sensitive:age`, `product:line,bounded`.
 
     Guarantees:
         `parse(policy.spec)` gives the same edges, for every policy made from a spec string.
     """
-    path, cells = _path(text)
+    path, size = _path(text)
     if path is not None:
-        return files.read(path, domain=cells)
+        return files.read(path, domain=domain if size is None else domains.written_on(size, domain))
     name, *arguments = text.strip().split(":")
     name = name.lower()
     if name not in _FORMS:
         raise _unknown(text)
     if name == "product":
-        return constructors.product(*(parse(part) for part in ":".join(arguments).split(",")))
+        return _product(":".join(arguments).split(","), domain)
     expected = 1 if name in _SIMPLE else 2
+    if domain is not None and len(arguments) == expected - 1:
+        arguments = [str(domain), *arguments]
     if len(arguments) != expected:
         raise fail(
             "policy.parse",
@@ -55,12 +60,27 @@ def parse(text: str) -> Policy:
             f"'{name}' takes {expected} argument{'s' if expected > 1 else ''}, got {len(arguments)}",
             f"Write it like {_FORMS[name]}.",
         )
-    domain = domains.parse(arguments[0])
+    cells = domains.written_on(arguments[0], domain)
     if name in _SIMPLE:
-        return _SIMPLE[name](domain)
+        return _SIMPLE[name](cells)
     if name in _WITH_THRESHOLD:
-        return _WITH_THRESHOLD[name](domain, _whole(text, arguments[1], _FORMS[name]))
-    return constructors.sensitive(domain, [_whole(text, a, _FORMS[name]) for a in arguments[1].split(",")])
+        return _WITH_THRESHOLD[name](cells, _whole(text, arguments[1], _FORMS[name]))
+    named = domain is not None
+    return constructors.sensitive(cells, [_attribute(text, a, named) for a in arguments[1].split(",")])
+
+
+def _product(parts: list[str], domain: Domain | None) -> Policy:
+    """Give the parts their attributes of the domain, where there are as many."""
+    if domain is None or len(parts) != domain.num_attributes:
+        return constructors.product(*map(parse, parts), domain=domain)
+    own = [constructors.attribute_domain(domain, i) for i in range(len(parts))]
+    return constructors.product(*(parse(part, domain=d) for part, d in zip(parts, own, strict=True)), domain=domain)
+
+
+def _attribute(text: str, argument: str, named: bool) -> str | int:
+    """Read the number of an attribute, or its name where the domain has names."""
+    number = written_whole(argument)
+    return argument.strip() if named and number is None else _whole(text, argument, _FORMS["sensitive"])
 
 
 def _unknown(text: str) -> InputError:
@@ -90,11 +110,11 @@ def _whole(text: str, argument: str, form: str) -> int:
     return number
 
 
-def _path(text: str) -> tuple[Path | None, Domain | None]:
+def _path(text: str) -> tuple[Path | None, str | None]:
     """Recognise `graph.csv` and `graph.csv:64`."""
     if Path(text).suffix.lower() in files.SUFFIXES or ("/" in text and ":" not in text):
         return Path(text), None
     head, _, tail = text.rpartition(":")
     if Path(head).suffix.lower() in files.SUFFIXES:
-        return Path(head), domains.parse(tail)
+        return Path(head), tail
     return None, None

@@ -1,0 +1,56 @@
+"""What a command is asked to work on: a problem file, flags, or a file with flags that override it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+if TYPE_CHECKING:
+    from hdmm_bf.problem_file import Request
+
+_OPTIONS = ("noise", "gap", "family", "seed", "max_seconds", "max_steps", "out")
+
+
+def problem_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Take a problem file as argument or as `--problem`, and a workload and a policy beside or instead of it."""
+    for add in (
+        click.option("--policy", "-g", metavar="G", help="Spec such as line:64, or a graph file."),
+        click.option("--workload", "-w", metavar="W", help="Spec such as all-range:64, or a file."),
+        click.option("--problem", metavar="FILE", help="The same as FILE: a problem.toml; flags override it."),
+        click.argument("file", required=False),
+    ):
+        command = add(command)
+    return command
+
+
+def requested(context: click.Context) -> Request:
+    """Return what the command line asks for; without a file both the workload and the policy must be given."""
+    _check(context)
+    from hdmm_bf import fitting, problem_file
+
+    asked = context.params
+    file = asked["problem"] if asked["file"] is None else asked["file"]
+    if file is not None:
+        given = {name: asked[name] for name in ("workload", "policy", *_OPTIONS) if _is_given(context, name)}
+        return problem_file.read(file, **given)
+    options = {name: asked[name] for name in _OPTIONS if name in asked}
+    workload, policy = fitting.as_workload(asked["workload"]), fitting.as_policy(asked["policy"])
+    return problem_file.Request(workload=workload, policy=policy, **options)
+
+
+def _check(context: click.Context) -> None:
+    """Refuse two files, and a missing option where there is none."""
+    asked = context.params
+    file, problem = asked["file"], asked["problem"]
+    if file is not None and problem is not None:
+        raise click.UsageError(f"{file} and --problem {problem} are two problem files; give one.")
+    for parameter in context.command.params if file is None and problem is None else ():
+        if parameter.name in ("workload", "policy") and asked[parameter.name] is None:
+            raise click.MissingParameter(ctx=context, param=parameter)
+
+
+def _is_given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
