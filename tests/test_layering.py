@@ -27,7 +27,8 @@ FLOW = [
     ["bundle"],
     ["bundle_blocks"],
     ["fitting"],
-    ["exporting", "report", "plots"],
+    ["exporting", "plots"],
+    ["report"],
     ["cli"],
     ["__main__", "__init__"],
 ]
@@ -47,7 +48,7 @@ HOMES = {
     "opendp": "mechanisms/noise.py",
     "duckdb": "mechanisms/histogram",
     "narwhals": "mechanisms/histogram",
-    "matplotlib": "plots.py",
+    "matplotlib": "plots",
     "click": "cli",
 }
 AT_START = {"__init__", "__main__", "cli"}

@@ -14,6 +14,7 @@ from hdmm_bf import __version__
 from hdmm_bf.cli.explain import explain
 from hdmm_bf.cli.fit import bound, compare, fit
 from hdmm_bf.cli.release import ledger, release
+from hdmm_bf.cli.report import report
 from hdmm_bf.cli.reproduce import reproduce
 from hdmm_bf.cli.share import export, verify
 
@@ -38,7 +39,7 @@ def app(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (explain, bound, fit, compare, verify, export, release, ledger, reproduce):
+for command in (explain, bound, fit, compare, verify, export, release, report, ledger, reproduce):
     app.add_command(command)
 
 
