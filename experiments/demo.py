@@ -9,13 +9,14 @@ import numpy as np
 import hdmm_bf as bf
 from hdmm_bf import fitting
 from hdmm_bf.exporting import write_answers, write_estimate
+from hdmm_bf.report import write_report
 
 WORKLOAD, POLICY = "all-range:64", "threshold:64:4"
 FOLDER = Path("out/demo")
 
 
 def main() -> None:
-    """Fit a strategy, show it beside the bounds, write and verify a bundle, release made-up data."""
+    """Fit a strategy, show it beside the bounds, write and verify a bundle, release made-up data, write the page."""
     policy = bf.policy.parse(POLICY)
     print(f"Policy {POLICY}: {bf.policy.hides(policy)}")
     print(f"Public: {'; '.join(bf.policy.discloses(policy))}.\n")
@@ -33,6 +34,8 @@ def main() -> None:
     print(f"\nWrote {path} ({', '.join(sorted(f.name for f in path.iterdir()))})")
     print(disagreements or "Verified: every claim was derived again.")
     _release(fit)
+    page = write_report(fit, FOLDER / "report.html", bundle=path.name)
+    print(f"Wrote {page}: open it in a browser")
 
 
 def _release(fit: bf.Fit) -> None:

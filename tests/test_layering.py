@@ -28,7 +28,8 @@ FLOW = [
     ["bundle_blocks"],
     ["fitting"],
     ["problem_file"],
-    ["exporting", "report", "plots"],
+    ["exporting", "plots"],
+    ["report"],
     ["cli"],
     ["__main__", "__init__"],
 ]
@@ -48,7 +49,7 @@ HOMES = {
     "opendp": "mechanisms/noise.py",
     "duckdb": "mechanisms/histogram",
     "narwhals": "mechanisms/histogram",
-    "matplotlib": "plots.py",
+    "matplotlib": "plots",
     "click": "cli",
 }
 AT_START = {"__init__", "__main__", "cli"}

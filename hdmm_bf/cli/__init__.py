@@ -16,6 +16,7 @@ from hdmm_bf.cli.explain import explain
 from hdmm_bf.cli.fit import bound, compare, fit
 from hdmm_bf.cli.init import init
 from hdmm_bf.cli.release import ledger, release
+from hdmm_bf.cli.report import report
 from hdmm_bf.cli.reproduce import reproduce
 from hdmm_bf.cli.share import export, verify
 
@@ -40,7 +41,7 @@ def app(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (explain, init, bound, fit, compare, verify, export, release, ledger, reproduce, doctor):
+for command in (explain, init, bound, fit, compare, verify, export, release, report, ledger, reproduce, doctor):
     app.add_command(command)
 
 

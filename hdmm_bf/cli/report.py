@@ -1,0 +1,34 @@
+"""`hdmm-bf report`: a bundle as one page to read, print and keep."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from hdmm_bf.cli.show import as_json, emit
+
+
+@click.command(
+    short_help="Write a page with words and pictures.",
+    epilog="Example: hdmm-bf report ranges.bf --out ranges.html",
+)
+@click.argument("bundle")
+@click.option("--out", "-o", required=True, metavar="FILE", help="The page to write: FILE.html.")
+@as_json
+def report(bundle: str, out: str, as_json: bool) -> None:
+    """Write one self-contained HTML page about BUNDLE: what is hidden, what is public, how good it is, with pictures.
+
+    The page loads nothing from anywhere and can be mailed or printed. Needs matplotlib: pip install 'hdmm-bf[plot]'.
+    """
+    from hdmm_bf import fitting
+    from hdmm_bf.exporting import check_target
+    from hdmm_bf.report import SUFFIXES, write_report
+
+    check_target(out, SUFFIXES)
+    made = fitting.load(bundle)
+    path = write_report(made, out, bundle=os.path.basename(os.path.normpath(bundle)))
+    if as_json:
+        emit({"bundle": bundle, "file": str(path), **made.summary()})
+    else:
+        click.echo(f"Wrote {path}")

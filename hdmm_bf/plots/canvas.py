@@ -1,0 +1,81 @@
+"""How figures look: a narrow page that stays readable on a phone, colours that colour-blind people can tell apart."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import re
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from hdmm_bf._checks import fail
+
+Figure: TypeAlias = Any
+"""A `matplotlib.figure.Figure`; matplotlib is an extra, so its types are not named here."""
+
+WIDTH = 5.4
+"""Inches. Text of 10 points is then readable at the width of a phone and not huge on a desk."""
+
+# Okabe and Ito's colours.
+BLUE, ORANGE, GREEN, VERMILION, PURPLE, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#666666"
+
+_STYLE: Any = {
+    "axes.grid": False,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10,
+    "figure.facecolor": "white",
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "hdmm_bf",
+    "text.usetex": False,
+}
+_OUTER = re.compile(r"^.*?(?=<svg)|<metadata>.*?</metadata>|\sxmlns(:\w+)?=\"[^\"]*\"|<!--.*?-->", re.DOTALL)
+_IDENTIFIERS = re.compile(r"(\sid=\"|url\(#|href=\"#)")
+
+
+@contextlib.contextmanager
+def style() -> Iterator[None]:
+    """Draw with the settings of this package, and leave those of the caller as they were."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise fail("plots", "figure", "needs the package matplotlib", "Install it with: pip install 'hdmm-bf[plot]'.")
+    import matplotlib as mpl
+
+    with mpl.rc_context(_STYLE):
+        yield
+
+
+def new_figure(question: str, *, height: float, note: str = "") -> Figure:
+    """Return an empty figure with a question as its title and, under it, a smaller line of notes."""
+    from matplotlib.figure import Figure as Made
+
+    figure = Made(figsize=(WIDTH, height), layout="constrained")
+    figure.suptitle(f"{question}\n{note}" if note else question, x=0.01, ha="left", fontsize=11)
+    return figure
+
+
+def plain(text: str) -> str:
+    """Return text that matplotlib takes literally: a pair of dollars would be read as a formula."""
+    return text.replace("$", r"\$")
+
+
+def as_svg(figure: Figure, *, name: str) -> str:
+    """Return a figure as an SVG element to put into an HTML page.
+
+    Args:
+        figure: what to draw.
+        name: put before every identifier, so that several pictures fit on one page.
+
+    Guarantees:
+        The same figure gives the same text; there is no date, no comment and no address in it.
+    """
+    with style():
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    bare = _OUTER.sub("", buffer.getvalue()).replace("xlink:href", "href").strip()
+    return _IDENTIFIERS.sub(rf"\g<1>{name}-", bare)

@@ -1,0 +1,72 @@
+"""The mechanisms a fit is compared with: the paper's and the classical ones, computed anew for small problems."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hdmm_bf._linalg import threads_for
+from hdmm_bf._types import RealVector
+from hdmm_bf.error import Draft
+from hdmm_bf.fitting import Fit, ProductFit, Row
+from hdmm_bf.mechanisms.privacy import noise_variance
+from hdmm_bf.mechanisms.reconstruction import Reconstruction
+from hdmm_bf.strategies import from_draft, portfolio
+
+LARGEST = 300
+"""Cells up to which other mechanisms are computed for a report."""
+
+_MOST_QUERIES = 50_000
+_ROUNDING = 1e-9
+
+
+class Compared(NamedTuple):
+    """Rows, best first, and for the picture the standard deviations of the best of the paper's and the classical."""
+
+    rows: list[Row]
+    stddevs: dict[str, RealVector]
+
+
+def example_privacy(fit: Fit | ProductFit) -> dict[str, Any]:
+    """Return the privacy parameters of the examples: epsilon 1, and delta 1e-6 for Gaussian noise."""
+    return {"epsilon": 1.0, "delta": 1e-6} if fit.noise == "gaussian" else {"epsilon": 1.0}
+
+
+def compared(fit: Fit | ProductFit) -> Compared | None:
+    """Return the comparison, or None where all is public or the problem is too large."""
+    problem = fit.problem
+    if fit.unit_error == 0 or problem.policy.num_cells > LARGEST:
+        return None
+    table = portfolio.Table()
+    with threads_for(problem.policy.num_cells):
+        drafts = list(portfolio.floors(problem, table, "L1" if fit.noise == "laplace" else "L2"))
+    for name, error in {**fit.reached, fit.family: fit.unit_error}.items():
+        if name not in table.errors:
+            table.note(name, error, "ours")
+    lower = fit.bounds.lower
+    rows = [Row(n, e, e / lower if lower > 0 else math.nan, table.kinds[n]) for n, e in table.errors.items()]
+    rows.sort(key=lambda row: (row.unit_error, row.name))
+    return Compared(rows, _stddevs(fit, drafts, table))
+
+
+def _stddevs(fit: Fit | ProductFit, drafts: list[Draft], table: portfolio.Table) -> dict[str, RealVector]:
+    """Return what every query would get from the best mechanism of the paper and the best classical one."""
+    found: dict[str, RealVector] = {}
+    if fit.problem.workload.num_queries > _MOST_QUERIES:
+        return found
+    for kind in ("paper", "classical"):
+        own = [d for d in drafts if table.kinds.get(d.origin) == kind and d.error > (1 + _ROUNDING) * fit.unit_error]
+        if own:
+            best = min(own, key=lambda d: d.error)
+            label = f"{best.origin} ({'the paper' if kind == 'paper' else 'classical'})"
+            found[label] = _deviations(fit, best)
+    return found
+
+
+def _deviations(fit: Fit | ProductFit, draft: Draft) -> RealVector:
+    """Spread a mechanism's total error over the queries as its reconstruction does."""
+    variances = Reconstruction(fit.problem, from_draft(fit.problem, draft)).variances(None)
+    share = variances / variances.sum()
+    return np.asarray(np.sqrt(noise_variance(fit.noise, **example_privacy(fit)) * draft.error * share))

@@ -1,0 +1,103 @@
+"""The pictures of a report, each with its content in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hdmm_bf import plots
+from hdmm_bf import policy as policies
+from hdmm_bf._checks import InputError
+from hdmm_bf.fitting import Fit, ProductFit
+from hdmm_bf.plots.errors import can_draw
+from hdmm_bf.report.comparison import Compared, example_privacy
+from hdmm_bf.report.page import Section, paragraph, picture
+from hdmm_bf.strategies import TracePoint
+
+_RANGE_KNOWN = 50_000
+"""Queries up to which the least and the largest error are written out."""
+
+
+def policy(fit: Fit | ProductFit) -> Section:
+    """Draw the policy."""
+    graph = fit.problem.policy
+    alternative = (
+        f"Graph of the policy: {graph.num_cells} cells, {graph.num_edges} edges. {policies.hides(graph)} "
+        f"{policies.fades(graph)}"
+    )
+    caption = f"{policies.hides(graph)} {policies.fades(graph)}"
+    if graph.domain.num_attributes > 1:
+        caption += f" Attributes, in order: {', '.join(_shortened(graph.domain.names))}."
+    drawn = plots.as_svg(plots.policy_graph(graph), name="policy")
+    return Section("policy", "The policy", picture(drawn, alternative, caption))
+
+
+def _shortened(names: tuple[str, ...], most: int = 8) -> list[str]:
+    return [*names[:most], *(["..."] if len(names) > most else [])]
+
+
+def strategy(fit: Fit | ProductFit) -> Section:
+    """Draw the strategy."""
+    if fit.num_rows == 0:
+        words = "Nothing is measured: every answer follows from what the policy makes public."
+        return Section("strategy", "What is measured", paragraph(words))
+    if isinstance(fit, ProductFit):
+        blocks = len(fit.strategy.blocks)
+        columns = f"{blocks} block{'s' if blocks > 1 else ''} of products over the attributes"
+    else:
+        columns = "weights over the cells" if fit.strategy.kind == "vertex" else "weights over the edges of the policy"
+    alternative = f"Heat map of the strategy of family {fit.family}: {fit.num_rows} measured queries, {columns}."
+    caption = (
+        f"{fit.num_rows} queries get noise: {columns}. Orange adds, purple subtracts, white leaves out; "
+        "colours go with the square root of the weight. The queries that were asked are computed from these."
+    )
+    drawn = plots.as_svg(plots.strategy_heatmap(fit), name="strategy")
+    return Section("strategy", "What is measured", picture(drawn, alternative, caption))
+
+
+def errors(fit: Fit | ProductFit, others: Compared | None) -> Section:
+    """Draw the error of every query."""
+    heading, anchor = "Error of every query", "errors"
+    m = fit.problem.workload.num_queries
+    if fit.unit_error == 0:
+        return Section(anchor, heading, paragraph("Every answer is public and exact: no query has an error."))
+    if not can_draw(fit):
+        words = f"With {m} queries there is no picture; fit.per_query_stddev gives chosen ones."
+        return Section(anchor, heading, paragraph(words))
+    privacy = example_privacy(fit)
+    try:
+        spread = fit.per_query_stddev(**privacy) if m <= _RANGE_KNOWN else None
+        figure = plots.error_per_query(fit, others=others.stddevs if others else None)
+    except InputError as refused:  # some unions have no closed form for single queries
+        return Section(anchor, heading, paragraph(f"No picture: {refused}"))
+    known = "" if spread is None else f"from {spread.min():.3g} to {spread.max():.3g} records, "
+    mean = fit.rmse(**privacy)
+    alternative = f"Standard deviation of {m} answers at epsilon 1: {known}root mean square {mean:.3g} records."
+    beside = f" Beside it: {' and '.join(others.stddevs)}." if others and others.stddevs else ""
+    bound = " The dotted line is the root mean square below which no strategy can be." if fit.bounds.lower > 0 else ""
+    caption = f"{alternative}{beside}{bound}"
+    return Section(anchor, heading, picture(plots.as_svg(figure, name="errors"), alternative, caption))
+
+
+def _no_steps(fit: Fit | ProductFit) -> str:
+    """Say why there is no picture of the search."""
+    if fit.status == "exact":
+        return ""
+    if isinstance(fit, Fit) and len(fit.trace) == 1:
+        return "It took one step."
+    kept = "A structured search keeps no steps" if isinstance(fit, ProductFit) else "A bundle keeps no steps"
+    return f"{kept}, so there is no picture of them."
+
+
+def progress(fit: Fit | ProductFit) -> Section:
+    """Draw the search, where its steps are known."""
+    heading, anchor = "How the search went", "search"
+    trace: Sequence[TracePoint] = fit.trace if isinstance(fit, Fit) else ()
+    if len(trace) < 2:
+        return Section(anchor, heading, paragraph(f"{fit.sentence} {_no_steps(fit)}".strip()))
+    last = trace[-1]
+    alternative = (
+        f"Error and proven bound over {len(trace)} steps: error {last.error:.6g} and bound {last.bound:.6g} at the "
+        f"end, after {last.seconds:.2g} seconds."
+    )
+    drawn = plots.as_svg(plots.convergence(fit), name="search")
+    return Section(anchor, heading, picture(drawn, alternative, f"{fit.sentence} {alternative}"))

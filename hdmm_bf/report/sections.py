@@ -1,0 +1,219 @@
+"""The words of a report: what is hidden and public, how good the strategy is, how to cite and reproduce it."""
+
+from __future__ import annotations
+
+import math
+import shlex
+
+from hdmm_bf import __version__
+from hdmm_bf import policy as policies
+from hdmm_bf._checks import InputError
+from hdmm_bf.bundle_checks import named_policy, named_workload
+from hdmm_bf.fitting import Fit, ProductFit
+from hdmm_bf.fitting.product import FAMILIES
+from hdmm_bf.fitting.run import DENSE_CELLS
+from hdmm_bf.report.comparison import LARGEST, Compared, example_privacy
+from hdmm_bf.report.page import Section, bullets, facts_table, paragraph, text
+
+_ROUNDING = 1e-8
+"""Smaller shares are zero but for rounding."""
+
+_KINDS = {"paper": "paper", "classical": "classical", "ours": "ours"}
+_ACCOUNTING = (
+    " This is with the exact Gaussian noise for that privacy; a release accounts in zCDP and has a few percent more, "
+    "which hdmm-bf release --dry-run tells."
+)
+_SOFTWARE = "hdmm_bf: optimised matrix mechanisms under Blowfish privacy policies"
+_ARTICLE = (
+    "Samuel Haney, Ashwin Machanavajjhala, Bolin Ding. Design of Policy-Aware Differentially Private Algorithms. "
+    "Proceedings of the VLDB Endowment 9(4), 2015."
+)
+
+
+def title(fit: Fit | ProductFit) -> str:
+    """Name the page."""
+    return f"{fit.problem.workload.spec} under {fit.problem.policy.spec}"
+
+
+def summary(fit: Fit | ProductFit) -> Section:
+    """Say the most important things in a few sentences."""
+    workload, graph = fit.problem.workload, fit.problem.policy
+    disclosed = fit.discloses
+    public = f"Public: {'; '.join(disclosed)}." if disclosed else "Nothing is public, not even the number of records."
+    asked = f"{_count(workload.num_queries, 'query', 'queries')} over {_count(workload.num_cells, 'cell', 'cells')}"
+    words = [
+        f"{asked}, answered with {fit.noise.capitalize()} noise. {policies.hides(graph)}",
+        public,
+        _distance(fit),
+    ]
+    if fit.unit_error > 0:
+        words.append(_example(fit))
+    return Section("summary", "Summary", "".join(map(paragraph, words)))
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+def _distance(fit: Fit | ProductFit) -> str:
+    if fit.unit_error == 0:
+        return "All answers are public under this policy: they are exact, and cost no privacy."
+    if not math.isfinite(fit.gap):
+        return "No bound is proven for this structure, so it is not known how far from the best possible this is."
+    if fit.noise == "gaussian":
+        return (
+            f"The expected squared error is proven to be within {_percent(fit.gap)} of the best that any Gaussian "
+            "matrix mechanism can reach under this policy."
+        )
+    return (
+        f"The expected squared error is {1 + fit.gap:.4f} times a proven lower bound for Laplace matrix mechanisms "
+        "under this policy; the best possible lies between the two."
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share >= _ROUNDING else "0 %"
+
+
+def _example(fit: Fit | ProductFit) -> str:
+    privacy = example_privacy(fit)
+    at = "epsilon 1 and delta 1e-6" if "delta" in privacy else "epsilon 1"
+    return (
+        f"For example at {at} the root mean squared error of a query is {fit.rmse(**privacy):.4g} records, whatever "
+        f"the data are. Doubling epsilon {'about ' if 'delta' in privacy else ''}halves it."
+        + (_ACCOUNTING if "delta" in privacy else "")
+    )
+
+
+def public(fit: Fit | ProductFit) -> Section:
+    """List what is not protected."""
+    graph, disclosed = fit.problem.policy, fit.discloses
+    nothing = paragraph("Nothing becomes known exactly, not even the number of records.")
+    body = paragraph("Whoever signs off this policy accepts that these become known exactly:") + bullets(disclosed)
+    notes = bullets(graph.notes) if graph.notes else ""
+    return Section(
+        "public", "What is public", (body if disclosed else nothing) + paragraph(policies.fades(graph)) + notes
+    )
+
+
+def facts(fit: Fit | ProductFit) -> Section:
+    """List the numbers of the certificate."""
+    record = fit.summary()
+    bound = "none is proven" if fit.bounds.lower <= 0 < fit.unit_error else f"{record['lower_bound']:.6g}"
+    rows = [
+        ("workload", f"{record['workload']} ({_count(record['num_queries'], 'query', 'queries')})"),
+        ("policy", f"{record['policy']} ({_count(record['num_edges'], 'edge', 'edges')})"),
+        ("domain", _domain(fit)),
+        ("noise", str(record["noise"])),
+        ("family", str(record["family"])),
+        ("measured queries", str(record["num_rows"])),
+        ("unit error", f"{record['unit_error']:.6g}"),
+        ("proven lower bound", bound),
+        ("SVD bound of the paper", f"{record['svd_bound']:.6g}"),
+        ("gap", "unknown" if record["gap"] is None else _percent(record["gap"])),
+        ("best possible", _proven(fit)),
+        ("sensitivity", f"{record['sensitivity']:.6g}"),
+        ("status", fit.sentence),
+        ("seed", str(record["seed"])),
+    ]
+    why = getattr(fit, "why", "")
+    if why:
+        rows.insert(5, ("why this family", why))
+    note = "Unit error is the total squared error over all queries for noise of variance 1 at sensitivity 1."
+    source = "Every number was derived again from the integers of the strategy as it ships."
+    return Section("facts", "Facts", facts_table(rows) + paragraph(f"{note} {source}", "soft"))
+
+
+def _proven(fit: Fit | ProductFit) -> str:
+    if fit.unit_error == 0:
+        return "yes: there is no error"
+    close = fit.certified or fit.gap <= fit.requested_gap
+    return f"yes, proven to {_percent(fit.requested_gap)}" if close else "not proven"
+
+
+def _domain(fit: Fit | ProductFit) -> str:
+    domain = fit.problem.policy.domain
+    cells = _count(domain.num_cells, "cell", "cells")
+    return cells if domain.num_attributes == 1 else f"{domain}: {cells}"
+
+
+def comparison(fit: Fit | ProductFit, others: Compared | None) -> Section:
+    """Set the other mechanisms beside this one."""
+    heading, anchor = "Compared with other mechanisms", "comparison"
+    if fit.unit_error == 0:
+        return Section(anchor, heading, paragraph("There is nothing to compare: the answers are public and exact."))
+    if others is None:
+        words = f"Other mechanisms are computed for up to {LARGEST} cells only; this domain is larger."
+        return Section(anchor, heading, paragraph(words))
+    privacy, m = example_privacy(fit), fit.problem.workload.num_queries
+    scale = fit.expected_error(**privacy) / fit.unit_error
+    head = "".join(
+        f'<th scope="col"{" class=number" if i in (2, 3) else ""}>{words}</th>'
+        for i, words in enumerate(("mechanism", "from", "rmse of a query", "error / bound"))
+    )
+    body = "".join(
+        f"<tr{' class=own' if row.name == fit.family else ''}><td>{text(row.name)}</td>"
+        f'<td>{text(_KINDS.get(row.kind, row.kind))}</td><td class="number">'
+        f'{math.sqrt(row.unit_error * scale / m):.4g}</td><td class="number">{_ratio(row.ratio_to_lower)}</td></tr>'
+        for row in others.rows
+    )
+    table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    at = "epsilon 1, delta 1e-6" if "delta" in privacy else "epsilon 1"
+    note = f"Best first, in records at {at}; all keep the same policy. This strategy is in bold."
+    return Section(anchor, heading, table + paragraph(note, "soft"))
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "unknown"
+
+
+def reproduce(fit: Fit | ProductFit, bundle: str) -> Section:
+    """Give the commands that make, check and use the strategy."""
+    name = shlex.quote(bundle)
+    delta = " --delta 1e-6" if fit.noise == "gaussian" else ""
+    commands = [
+        _fit_command(fit, name),
+        f"hdmm-bf verify {name}",
+        f"hdmm-bf release {name} --data counts.csv --epsilon 1{delta} --out answers.csv",
+        f"hdmm-bf report {name} --out report.html",
+    ]
+    notes = ["verify derives every number of this page again from the bundle alone."]
+    if None in _specs(fit):
+        notes.append("The workload or the policy has no spec string: put the file it was read from in its place.")
+    if fit.noise == "laplace" and fit.status != "exact":
+        notes.append("A Laplace search that stopped by the clock may stop elsewhere on another machine.")
+    body = f"<pre><code>{text(chr(10).join(commands))}</code></pre>"
+    return Section("reproduce", "How to reproduce it", body + paragraph(" ".join(notes), "soft"))
+
+
+def _fit_command(fit: Fit | ProductFit, name: str) -> str:
+    workload, policy = _specs(fit)
+    structured = isinstance(fit, ProductFit) and fit.problem.policy.num_cells <= DENSE_CELLS[fit.noise]
+    family = f" --family {fit.family}" if structured and fit.family in FAMILIES else ""
+    return (
+        f"hdmm-bf fit --workload {shlex.quote(workload or 'WORKLOAD.npz')} "
+        f"--policy {shlex.quote(policy or 'POLICY.csv')} --noise {fit.noise} --gap {fit.requested_gap:g} "
+        f"--seed {fit.seed}{family} --out {name}"
+    )
+
+
+def _specs(fit: Fit | ProductFit) -> tuple[str | None, str | None]:
+    """Return the spec strings of workload and policy; None for those that have none."""
+    workload, graph = fit.problem.workload, fit.problem.policy
+    try:
+        queries = workload.spec if named_workload(workload.spec, workload.domain) is not None else None
+    except InputError:
+        queries = None
+    try:
+        pairs = graph.spec if named_policy(graph.spec, graph.domain) is not None else None
+    except InputError:
+        pairs = None
+    return queries, pairs
+
+
+def cite() -> Section:
+    """Name the software and the article."""
+    words = [f"The hdmm_bf developers. {_SOFTWARE}. Version {__version__}, Apache-2.0.", _ARTICLE]
+    return Section(
+        "cite", "How to cite", paragraph("Please cite the software and the paper it implements:") + bullets(words)
+    )
