@@ -1,6 +1,7 @@
 """Block strategies: certificate, release and bundle against the definitions, on domains that can be written out."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import hdmm_bf as bf
 from hdmm_bf import fitting
 from hdmm_bf._checks import InputError
 from hdmm_bf.certificate_blocks import block_sensitivity, certify_blocks
+from hdmm_bf.fitting.product import predicted_bytes
 from hdmm_bf.mechanisms.block_recovery import BlockRecovery
 from hdmm_bf.mechanisms.block_release import row_scales
 from hdmm_bf.strategies.blocks import BlockStrategy, from_factors
@@ -102,7 +104,7 @@ def test_releases_have_the_stated_error(fit):
     x = np.random.default_rng(3).integers(0, 30, fit.problem.policy.num_cells)
     truth = fit.problem.workload.matrix.mv(x)
     asked = {"epsilon": 1.0} if fit.noise == "laplace" else {"rho": 0.5}
-    outs = [bf.release(fit, x, **asked) for _ in range(250)]
+    outs = [bf.release(fit, x, **asked) for _ in range(100)]
     errors = np.array([((out.answers - truth) ** 2).sum() for out in outs])
     stated = float((outs[0].stddev ** 2).sum())
     room = 5 * errors.std(ddof=1) / math.sqrt(errors.size)
@@ -199,3 +201,19 @@ def test_bounds_of_large_domains_come_from_the_factors():
     grid = bf.bound("all-range:70x70", "threshold:70x70:1")
     assert grid.svd < grid.lower < 1.05 * grid.svd
     assert math.isinf(grid.gap)
+
+
+def test_memory_is_predicted_within_thirty_percent_of_the_measured_peak():
+    """The peaks are those of the committed table, printed by `python -m experiments.benchmarks products`."""
+    text = (Path(__file__).parent.parent / "experiments/benchmarks/results/products.md").read_text()
+    rows = [[cell.strip() for cell in line.split("|")] for line in text.splitlines() if " x " in line[:14]]
+    assert len(rows) == 5
+    for row in rows:
+        side, peak = row[1].replace(" ", ""), float(row[9]) * 2**30
+        product = as_product(bf.Problem(bf.workload.all_range(side), bf.policy.threshold(side, 1)))
+        assert predicted_bytes(product, "bases") == pytest.approx(peak, rel=0.3)
+
+
+def test_a_structured_fit_that_would_not_fit_in_memory_is_refused_before_it_starts():
+    with pytest.raises(InputError, match="would need"):
+        bf.fit("all-range:6000x6000", "threshold:6000x6000:1")

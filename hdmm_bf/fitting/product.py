@@ -13,7 +13,7 @@ from typing import Any, final
 import numpy as np
 
 from hdmm_bf import __version__, bundle_blocks
-from hdmm_bf._checks import fail, whole_numbers
+from hdmm_bf._checks import fail, fits, readable_bytes, whole_numbers
 from hdmm_bf._types import Noise, RealVector
 from hdmm_bf.bounds import Bounds
 from hdmm_bf.certificate_blocks import certify_blocks
@@ -34,6 +34,9 @@ _LAPLACE_SECONDS = 120.0
 
 _SEARCH_SHARE = 0.95
 """The search stops at this share of the wanted gap; the rest is for the grid."""
+
+MOST_MEMORY = 16 * 2**30
+_PROGRAM, _TENSORS, _FACTORS = 90 * 2**20, 85, 2
 
 FAMILIES = ("marginals", "sectors", "kronecker", "bases", "union", "cells")
 """Names of structured families."""
@@ -128,6 +131,9 @@ def fit_structured(
     """Search the structured families, put the best on a grid, and certify it."""
     started = time.perf_counter()
     limit = math.inf if max_seconds is None else max_seconds
+    name = family or (choose(product) if noise == "gaussian" else "kronecker")
+    needed = predicted_bytes(product, name)
+    fits("fit", f"{math.prod(product.sizes)} cells", needed, advice="Use a smaller domain.", limit=MOST_MEMORY)
     found: Found
     if noise == "gaussian":
         found = fit_product(product, gap=_SEARCH_SHARE * gap, max_seconds=limit, callback=callback, family=family)
@@ -142,7 +148,7 @@ def fit_structured(
         strategy=strategy,
         certificate=certificate,
         proof=found.proof,
-        why=found.why,
+        why=f"{found.why}; about {readable_bytes(needed)} of memory",
         requested_gap=gap,
         seed=seed,
         status="exact"
@@ -152,6 +158,16 @@ def fit_structured(
         else _ended(found.status),
         seconds=time.perf_counter() - started,
     )
+
+
+def predicted_bytes(product: ProductProblem, family: str) -> int:
+    """Predict the peak memory of a structured fit, from measurements on grids of side 64 to 1000.
+
+    Bases hold a tensor over the cells for every correction of the search; the others only factors.
+    """
+    factors = sum(size**2 for size in product.sizes) * 8
+    tensors = _TENSORS * math.prod(product.sizes) * 8 if family == "bases" else 0
+    return _PROGRAM + _FACTORS * factors + tensors
 
 
 def structured_bound(

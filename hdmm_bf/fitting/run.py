@@ -17,7 +17,7 @@ from hdmm_bf.error import Draft, draft
 from hdmm_bf.fitting.cells import cells_apply, fit_cells_dense
 from hdmm_bf.fitting.inputs import as_problem
 from hdmm_bf.fitting.product import FAMILIES as PRODUCT_FAMILIES
-from hdmm_bf.fitting.product import ProductFit, fit_structured, structured_bound
+from hdmm_bf.fitting.product import MOST_MEMORY, ProductFit, fit_structured, structured_bound
 from hdmm_bf.fitting.record import Fit
 from hdmm_bf.strategies import (
     Callback,
@@ -47,7 +47,6 @@ _BOUND_STEPS = 200
 DENSE_CELLS: dict[Noise, int] = {"gaussian": 4096, "laplace": 1100}
 """Cells up to which dense matrices are searched when nothing else is asked for: beyond, a fit takes many minutes."""
 
-DENSE_MEMORY = 16 * 2**30
 _DENSE_MATRICES = 10
 _PROGRAM_BYTES = 200 * 2**20
 
@@ -211,7 +210,7 @@ def structured(problem: Problem, noise: Noise, family: str | None) -> ProductPro
         raise fail("fit", f"family={family!r}", "needs a policy and a workload that are products", advice)
     if product is None:
         advice = "Use a smaller domain, or a policy and a workload that are products of one an attribute."
-        fits("fit", f"{cells} cells", dense_bytes(cells), advice=advice, limit=DENSE_MEMORY)
+        fits("fit", f"{cells} cells", dense_bytes(cells), advice=advice, limit=MOST_MEMORY)
     return product
 
 
