@@ -87,7 +87,12 @@ def _blas() -> list[dict[str, Any]] | str:
     except ImportError as error:
         return f"not known: {error}"
     fields = ("user_api", "internal_api", "version", "num_threads")
-    return [{name: found.get(name) for name in fields} for found in threadpool_info()]
+    return [{name: _plain(found.get(name)) for name in fields} for found in threadpool_info()]
+
+
+def _plain(value: Any) -> str | int | None:
+    """Leave out what is no text or number: SciPy registers a function as the version of its file reader."""
+    return value if isinstance(value, str | int) else None
 
 
 def _jax() -> dict[str, Any]:
