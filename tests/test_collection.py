@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-FEWEST = 1250
+FEWEST = 3100
 """Raised as tests are added; lowering it needs a reason."""
 
 
