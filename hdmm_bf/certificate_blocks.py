@@ -27,6 +27,10 @@ GRID_BITS = 30
 _SLACK = 1e-9
 """Share added for the rounding of sums: they have at most 10^6 terms, none negative."""
 
+_LIGHTEST, _MOST_BITS = 1e-60, 62
+"""Precisions, and binary places of a block, for which no loss of an edge vanishes in floating point: a sensitivity that
+vanished would be taken for a public answer, and published without noise."""
+
 _CONSTANT = 1e-9
 _NOTHING = 1e-13
 
@@ -65,7 +69,8 @@ def _check_block(product: ProductProblem, block: Block) -> None:
     )
     limit = 2**52
     small = all(int(np.abs(factor).max(initial=0)) < limit for factor in block.integers)
-    known = not np.any(np.isnan(block.precisions)) and not np.any(block.precisions < 0)
+    noisy = block.precisions[(block.precisions != 0) & ~np.isposinf(block.precisions)]
+    known = bool(np.all((noisy >= _LIGHTEST) & (noisy <= 1 / _LIGHTEST))) and sum(block.bits) <= _MOST_BITS
     if not (fine and small and known) or np.broadcast_shapes(block.precisions.shape, block.shape) != block.shape:
         raise fail("certificate", f"block of shapes {shapes}", "does not fit the domain", "Fit the strategy again.")
     public = np.isinf(block.full_precisions)

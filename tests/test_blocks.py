@@ -13,7 +13,7 @@ from hdmm_bf.certificate_blocks import block_sensitivity, certify_blocks
 from hdmm_bf.fitting.product import predicted_bytes
 from hdmm_bf.mechanisms.block_recovery import BlockRecovery
 from hdmm_bf.mechanisms.block_release import row_scales
-from hdmm_bf.strategies.blocks import BlockStrategy, from_factors
+from hdmm_bf.strategies.blocks import BlockStrategy, from_factors, from_integers
 from hdmm_bf.structure import as_product
 
 CASES = {
@@ -217,3 +217,13 @@ def test_memory_is_predicted_within_thirty_percent_of_the_measured_peak():
 def test_a_structured_fit_that_would_not_fit_in_memory_is_refused_before_it_starts():
     with pytest.raises(InputError, match="would need"):
         bf.fit("all-range:6000x6000", "threshold:6000x6000:1")
+
+
+@pytest.mark.parametrize(("precision", "bits"), [(5e-324, (0, 0)), (1e-61, (0, 0)), (1e61, (0, 0)), (1.0, (62, 62))])
+def test_a_strategy_whose_loss_could_vanish_in_floating_point_is_refused(precision, bits):
+    """It would pass for public, and be released without noise."""
+    product = as_product(bf.Problem(bf.workload.parse("identity:2x2"), bf.policy.parse("unbounded:2x2")))
+    eye = np.eye(2, dtype=np.int64)
+    block = from_integers((eye, eye), bits, np.full((1, 1), precision))
+    with pytest.raises(InputError, match="does not fit the domain"):
+        certify_blocks(product, noise="gaussian", strategy=BlockStrategy((block,), "bad"), proof=None)

@@ -145,7 +145,7 @@ def release_blocks(
     scales = [row_scales(block, settled) for block in fit.strategy.blocks]
     room = [math.ceil(64 * float(np.max(scale, initial=0.0))) for scale in scales]
     exact = fit.recovery.measure(data, room=room)
-    if account is not None:
+    if account is not None and settled.sampler is not None:  # what is public costs nothing
         spent = {"epsilon": settled.epsilon, "delta": settled.delta, "rho": settled.rho}
         account.spend(settled.noise, **spent, policy=fit.problem.policy.spec)
     measured, done = [], 0
