@@ -200,7 +200,21 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"Did you mean '{words[close[0]]}'?" if close else f"Known: {', '.join(words.values())}."
 
 
-def readable_file(where: str, path: str | Path) -> Path:
+def unknown_name(where: str, what: str, text: str, known: Iterable[str], suffixes: Iterable[str]) -> InputError:
+    """Answer a spec whose name is none, or a path whose suffix is mistyped."""
+    name = text.strip().split(":")[0]
+    suffix = Path(name).suffix
+    if not suffix[1:2].isalpha():
+        return fail(where, repr(text), f"unknown {what} '{name.lower()}'", nearest(name, known))
+    missing = "" if os.path.exists(name) else ", and there is no such file"
+    return fail(
+        where, repr(text), f"looks like a file, of the unknown kind '{suffix}'{missing}", nearest(suffix, suffixes)
+    )
+
+
+def readable_file(
+    where: str, path: str | Path, *, missing: str = "Check the path, or use a spec string such as line:64."
+) -> Path:
     """Return `path` if it is a file with something in it."""
     file = Path(path)
     try:
@@ -208,7 +222,7 @@ def readable_file(where: str, path: str | Path) -> Path:
     except OSError as error:  # a name that is too long, a folder that may not be entered
         raise fail(where, file, f"cannot be opened ({error.strerror})", "Check the path.") from None
     if size is None:
-        raise fail(where, file, "no such file", "Check the path, or use a spec string such as line:64.")
+        raise fail(where, file, "no such file", missing)
     if size == 0:
         raise fail(where, file, "the file is empty", "Write it again; an interrupted export leaves such files.")
     if not os.access(file, os.R_OK):

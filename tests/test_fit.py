@@ -249,3 +249,17 @@ def test_more_mistakes_are_explained(call, words, monkeypatch):
     monkeypatch.setattr(config, "jaxtyping_disable", True)
     with pytest.raises(InputError, match=words):
         call()
+
+
+@pytest.mark.parametrize(
+    ("noise", "family", "said"),
+    [
+        ("gaussian", "base", "is not a family for Gaussian noise. Did you mean 'bases'?"),
+        ("gaussian", "vertex", "is for Laplace noise. Leave the family out"),
+        ("laplace", "vertx", "is not a family for Laplace noise. Did you mean 'vertex'?"),
+    ],
+)
+def test_a_mistyped_family_is_answered_with_the_nearest(noise, family, said):
+    with pytest.raises(InputError) as caught:
+        bf.fit("all-range:8", "line:8", noise=noise, family=family)
+    assert said in str(caught.value)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hdmm_bf import policy as policies
-from hdmm_bf._checks import fail
-from hdmm_bf._types import Noise
+from hdmm_bf._checks import fail, whole_numbers
+from hdmm_bf._types import IndexArray, Noise, RealVector
 from hdmm_bf.bounds import Bounds
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.mechanisms.privacy import gaussian_epsilon, noise_variance
@@ -57,6 +60,10 @@ class Facts(ABC):
     @abstractmethod
     def num_rows(self) -> int:
         """Number of queries measured."""
+
+    @abstractmethod
+    def _variances(self, chosen: IndexArray | None) -> RealVector:
+        """Variance of every answer, or of chosen ones, for noise of variance 1 and the strategy as it is."""
 
     @abstractmethod
     def save(self, path: str | Path) -> Path:
@@ -119,6 +126,23 @@ class Facts(ABC):
             raise fail("fit.epsilon_for", f"rmse={rmse}", "the answers are public and have no error", "Publish them.")
         scale = rmse / math.sqrt(self.unit_error / self.problem.workload.num_queries)
         return math.sqrt(2) / scale if delta is None else gaussian_epsilon(scale, delta)
+
+    def per_query_stddev(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        queries: Sequence[int] | None = None,
+    ) -> RealVector:
+        """Return the standard deviation of every answer, or of the chosen queries."""
+        sigma = math.sqrt(noise_variance(self.noise, epsilon=epsilon, delta=delta, rho=rho))
+        m = self.problem.workload.num_queries
+        chosen = None if queries is None else whole_numbers("fit.per_query_stddev", "queries", queries)
+        if chosen is not None and chosen.size and not (chosen.min() >= 0 and chosen.max() < m):
+            worst = chosen.min() if chosen.min() < 0 else chosen.max()
+            raise fail("fit.per_query_stddev", f"query {worst}", f"queries are 0 to {m - 1}", "Correct it.")
+        return np.asarray(sigma * self.certificate.sensitivity * np.sqrt(self._variances(chosen)))
 
     def summary(self) -> dict[str, Any]:
         """Return the facts about this fit as plain values."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,13 +12,12 @@ from typing import Any, final
 import numpy as np
 
 from hdmm_bf import __version__, bundle_blocks
-from hdmm_bf._checks import fail, fits, readable_bytes, whole_numbers
-from hdmm_bf._types import Noise, RealVector
+from hdmm_bf._checks import fits, readable_bytes
+from hdmm_bf._types import IndexArray, Noise, RealVector
 from hdmm_bf.bounds import Bounds
 from hdmm_bf.certificate_blocks import certify_blocks
 from hdmm_bf.fitting.facts import Facts
 from hdmm_bf.mechanisms.block_recovery import BlockRecovery
-from hdmm_bf.mechanisms.privacy import noise_variance
 from hdmm_bf.product_bounds import product_svd_bound
 from hdmm_bf.strategies import Callback, Status
 from hdmm_bf.strategies.blocks import BlockStrategy, from_factors
@@ -82,22 +80,8 @@ class ProductFit(Facts):
         """How noisy answers of the strategy become answers of the workload."""
         return BlockRecovery(self.product, self.strategy)
 
-    def per_query_stddev(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        queries: Sequence[int] | None = None,
-    ) -> RealVector:
-        """Return the standard deviation of every answer, or of the chosen queries."""
-        sigma = math.sqrt(noise_variance(self.noise, epsilon=epsilon, delta=delta, rho=rho))
-        chosen = None if queries is None else whole_numbers("fit.per_query_stddev", "queries", queries)
-        m = self.problem.workload.num_queries
-        if chosen is not None and chosen.size and not (chosen.min() >= 0 and chosen.max() < m):
-            raise fail("fit.per_query_stddev", f"{chosen.size} queries", f"queries are 0 to {m - 1}", "Correct them.")
-        variances = self.recovery.variances(self.problem.workload, chosen)
-        return np.asarray(sigma * self.certificate.sensitivity * np.sqrt(variances))
+    def _variances(self, chosen: IndexArray | None) -> RealVector:
+        return self.recovery.variances(self.problem.workload, chosen)
 
     def save(self, path: str | Path) -> Path:
         """Write the fit as a bundle, a folder of plain files."""

@@ -5,8 +5,7 @@ Every number of a `Fit` is its certificate's: derived from the shipped integers,
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,11 +14,10 @@ from typing import final
 import numpy as np
 
 from hdmm_bf import __version__, bundle
-from hdmm_bf._checks import fail, fits, whole_numbers
-from hdmm_bf._types import RealMatrix, RealVector
+from hdmm_bf._checks import fits
+from hdmm_bf._types import IndexArray, RealMatrix, RealVector
 from hdmm_bf.bounds import Bounds
 from hdmm_bf.fitting.facts import Facts
-from hdmm_bf.mechanisms.privacy import noise_variance
 from hdmm_bf.mechanisms.reconstruction import Reconstruction
 from hdmm_bf.strategies import Strategy, TracePoint
 
@@ -58,23 +56,8 @@ class Fit(Facts):
         """Number of queries measured."""
         return self.strategy.num_rows
 
-    def per_query_stddev(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        queries: Sequence[int] | None = None,
-    ) -> RealVector:
-        """Return the standard deviation of every answer, or of the chosen queries."""
-        sigma = math.sqrt(noise_variance(self.noise, epsilon=epsilon, delta=delta, rho=rho))
-        m = self.problem.workload.num_queries
-        chosen = np.arange(m) if queries is None else whole_numbers("fit.per_query_stddev", "queries", queries)
-        if chosen.size and not (chosen.min() >= 0 and chosen.max() < m):
-            worst = chosen.min() if chosen.min() < 0 else chosen.max()
-            raise fail("fit.per_query_stddev", f"query {worst}", f"queries are 0 to {m - 1}", "Correct it.")
-        variances = self.recovery.variances(None if queries is None else chosen)
-        return np.asarray(sigma * self.certificate.sensitivity * np.sqrt(variances))
+    def _variances(self, chosen: IndexArray | None) -> RealVector:
+        return self.recovery.variances(chosen)
 
     def reconstruction(self) -> RealMatrix:
         """Return W A^+, m x r: it turns noisy answers of the strategy into answers of the workload."""

@@ -300,12 +300,14 @@ def _check(noise: str, gap: float, max_seconds: float | None, family: str | None
         raise fail("fit", shown, "both must be positive numbers", "Use for example gap=1e-3, max_seconds=60.")
     if family in PRODUCT_FAMILIES:
         return
-    if noise == "gaussian" and family not in (None, "gaussian"):
+    if family is None or (noise, family) == ("gaussian", "gaussian"):
+        return
+    if family not in portfolio.FAMILIES:
+        advice = nearest(family, [*portfolio.FAMILIES, *PRODUCT_FAMILIES])
+        raise fail("fit", f"family={family!r}", f"is not a family for {noise.capitalize()} noise", advice)
+    if noise == "gaussian":
         advice = "Leave the family out: the Gaussian search is optimal."
         raise fail("fit", f"family={family!r}", "is for Laplace noise", advice)
-    if noise == "laplace" and family is not None and family not in portfolio.FAMILIES:
-        advice = nearest(family, portfolio.FAMILIES)
-        raise fail("fit", f"family={family!r}", "is not a family for Laplace noise", advice)
 
 
 def _check_grid(problem: Problem, family: str | None) -> None:

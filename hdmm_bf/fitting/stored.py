@@ -61,9 +61,7 @@ def check(path: str | Path) -> tuple[Fit | ProductFit, list[str]]:
         seconds=time.perf_counter() - started,
         reached={name: float(error) for name, error in manifest["reached"].items()},
     )
-    found = [f"certificate.json: {item}" for item in disagreements(held.certificate, derived)]
-    found += [f"manifest.json: {item}" for item in _manifest_disagreements(manifest, made)]
-    return made, [_printable(item) for item in found]
+    return made, _disagreements(manifest, held.certificate, made)
 
 
 def _check_blocks(
@@ -88,9 +86,7 @@ def _check_blocks(
         why=str(manifest.get("why", "")),
         reached={name: float(error) for name, error in manifest["reached"].items()},
     )
-    found = [f"certificate.json: {item}" for item in disagreements(held.certificate, derived)]
-    found += [f"manifest.json: {item}" for item in _manifest_disagreements(manifest, made)]
-    return made, [_printable(item) for item in found]
+    return made, _disagreements(manifest, held.certificate, made)
 
 
 def _derive(path: str | Path, held: bundle.Contents) -> tuple[Certificate, bool]:
@@ -114,6 +110,12 @@ def _derive(path: str | Path, held: bundle.Contents) -> tuple[Certificate, bool]
         if not math.isfinite(value):
             raise refuse(path, "strategy.npz", f"cannot be certified ({name} is {value})")
     return derived, public
+
+
+def _disagreements(manifest: dict[str, Any], claimed: dict[str, Any], made: Fit | ProductFit) -> list[str]:
+    found = [f"certificate.json: {item}" for item in disagreements(claimed, made.certificate)]
+    found += [f"manifest.json: {item}" for item in _manifest_disagreements(manifest, made)]
+    return [_printable(item) for item in found]
 
 
 def _manifest_disagreements(manifest: dict[str, Any], made: Fit | ProductFit) -> list[str]:

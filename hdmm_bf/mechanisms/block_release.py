@@ -110,8 +110,7 @@ class BlockRelease:
 
     def half_width(self, level: float) -> float:
         """Half the width of an interval, in standard deviations."""
-        normal = self.plan.noise == "gaussian"
-        return intervals.normal_quantile(level) if normal else intervals.laplace_bound(level)
+        return intervals.half_width(self.plan.noise, level)
 
     def interval_method(self, num_queries: int | None = None) -> str:
         """Say how intervals are made."""

@@ -31,7 +31,7 @@ def read_counts(path: str | Path, domain: Domain) -> AnyArray:
     without a line of names; or a line of names with `count` and either `cell` or every attribute, then one line for
     each cell that is not empty.
     """
-    file = readable_file("release", path)
+    file = readable_file("release", path, missing="Check the path.")
     suffix = file.suffix.lower()
     if suffix not in SUFFIXES:
         raise fail("release", file, f"unknown kind of file '{suffix}'", nearest(suffix, SUFFIXES))

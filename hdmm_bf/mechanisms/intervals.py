@@ -18,7 +18,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import ndtri
 
 from hdmm_bf._checks import fail
-from hdmm_bf._types import RealMatrix, RealVector
+from hdmm_bf._types import Noise, RealMatrix, RealVector
 
 _TOP = 32
 _POWERS = 10
@@ -59,6 +59,11 @@ def laplace_bound(level: float) -> float:
 
     found = minimize_scalar(reach, bounds=(1e-6, math.sqrt(2) - 1e-9), method="bounded")
     return float(found.fun)
+
+
+def half_width(noise: Noise, level: float) -> float:
+    """Return half the width of an interval for any answer, in standard deviations; wide for Laplace noise."""
+    return normal_quantile(level) if noise == "gaussian" else laplace_bound(level)
 
 
 def laplace_quantiles(coefficients: RealMatrix, level: float) -> RealVector:

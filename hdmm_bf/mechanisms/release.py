@@ -124,8 +124,7 @@ class Release:
 
     def half_width(self, level: float) -> float:
         """Half the width of an interval for any answer, in standard deviations; wide for Laplace noise."""
-        normal = self.plan.noise == "gaussian"
-        return intervals.normal_quantile(level) if normal else intervals.laplace_bound(level)
+        return intervals.half_width(self.plan.noise, level)
 
     def postprocess(self, *steps: str) -> Processed:
         """Return the histogram and answers after "nonnegative", "isotonic" (lines) or "integers", in that order."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 from hdmm_bf import domain as domains
-from hdmm_bf._checks import InputError, fail, nearest, written_whole
+from hdmm_bf._checks import fail, nearest, unknown_name, written_whole
 from hdmm_bf.domain import Domain
 from hdmm_bf.policy import constructors, files, spanners
 from hdmm_bf.policy.graph import Policy
@@ -47,7 +46,7 @@ def parse(text: str, *, domain: Domain | None = None) -> Policy:
     name, *arguments = text.strip().split(":")
     name = name.lower()
     if name not in _FORMS:
-        raise _unknown(text)
+        raise unknown_name("policy.parse", "policy", text, _FORMS, files.SUFFIXES)
     if name == "product":
         return _product(":".join(arguments).split(","), domain)
     expected = 1 if name in _SIMPLE else 2
@@ -81,17 +80,6 @@ def _attribute(text: str, argument: str, named: bool) -> str | int:
     """Read the number of an attribute, or its name where the domain has names."""
     number = written_whole(argument)
     return argument.strip() if named and number is None else _whole(text, argument, _FORMS["sensitive"])
-
-
-def _unknown(text: str) -> InputError:
-    """Answer a name that is none, or a path whose suffix is mistyped."""
-    name = text.strip().split(":")[0]
-    suffix = Path(name).suffix
-    if not suffix[1:2].isalpha():
-        return fail("policy.parse", repr(text), f"unknown policy '{name.lower()}'", nearest(name, _FORMS))
-    missing = "" if os.path.exists(name) else ", and there is no such file"
-    problem = f"looks like a file, of the unknown kind '{suffix}'{missing}"
-    return fail("policy.parse", repr(text), problem, nearest(suffix, files.SUFFIXES))
 
 
 def parse_for(domain: Domain, text: str) -> Policy:

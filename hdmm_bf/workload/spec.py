@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 from hdmm_bf import domain as domains
-from hdmm_bf._checks import InputError, fail, nearest, written_whole
+from hdmm_bf._checks import fail, unknown_name, written_whole
 from hdmm_bf.domain import Domain
 from hdmm_bf.workload import constructors, files
 from hdmm_bf.workload.queries import Workload
@@ -39,7 +38,7 @@ def parse(text: str, *, domain: Domain | None = None) -> Workload:
     name, *arguments = text.strip().split(":")
     name = name.lower()
     if name not in _FORMS:
-        raise _unknown(text)
+        raise unknown_name("workload.parse", "workload", text, _FORMS, files.SUFFIXES)
     if domain is not None:
         arguments = _with_size(name, arguments, domain)
     if name in _SIMPLE:
@@ -62,17 +61,6 @@ def _with_size(name: str, arguments: list[str], domain: Domain) -> list[str]:
     needed = 1 if name in _SIMPLE else 2
     given = sum(not argument.startswith("seed=") for argument in arguments)
     return [str(domain), *arguments] if given < needed else arguments
-
-
-def _unknown(text: str) -> InputError:
-    """Answer a name that is none, or a path whose suffix is mistyped."""
-    name = text.strip().split(":")[0]
-    suffix = Path(name).suffix
-    if not suffix[1:2].isalpha():
-        return fail("workload.parse", repr(text), f"unknown workload '{name.lower()}'", nearest(name, _FORMS))
-    missing = "" if os.path.exists(name) else ", and there is no such file"
-    problem = f"looks like a file, of the unknown kind '{suffix}'{missing}"
-    return fail("workload.parse", repr(text), problem, nearest(suffix, files.SUFFIXES))
 
 
 def _domain(text: str, name: str, arguments: list[str], least: int, most: int, given: Domain | None) -> Domain:
