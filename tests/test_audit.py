@@ -129,7 +129,7 @@ CASES = {
 
 
 def test_releases_of_neighbours_are_as_hard_to_tell_apart_as_claimed(monkeypatch):
-    """Quotes release: the distributions of everything in the result differ by at most what was asked for.
+    """Quotes carry_out and release: the distributions of everything in the result differ by at most what was asked for.
 
     Voting when the noisy prefix sum passes its larger true value has the rates 1/2 and e^-epsilon / 2. The log of their
     ratio has a standard error of 0.040 for 2500 releases, and of 0.088 for 1500 with 0.4 of the noise. Clopper and

@@ -48,6 +48,7 @@ def dense_rows(fit):
 
 
 def test_the_sensitivity_is_the_largest_loss_over_all_edges(fit):
+    """Quotes certify_blocks: the sensitivity is rounded up; rows of infinite precision are invisible to every edge."""
     rows, spread = dense_rows(fit)
     full = np.hstack([rows, np.zeros((len(rows), 1))])  # BOTTOM
     u, v = fit.problem.policy.edges.T
@@ -82,6 +83,7 @@ def test_answers_are_unbiased_and_the_unit_error_is_their_variance(fit):
 
 
 def test_the_bound_is_below_the_dense_tight_bound(fit):
+    """Quotes product_bound: no strategy of L2 sensitivity 1 has a smaller unit error than `lower`."""
     tight = bf.bound(fit.problem.workload, fit.problem.policy, gap=1e-4)
     assert fit.bounds.lower <= tight.lower * (1 + 2e-4)
     assert fit.bounds.svd == pytest.approx(tight.svd, rel=1e-4)
@@ -113,7 +115,7 @@ def test_releases_have_the_stated_error(fit):
 
 
 def test_the_loss_of_the_noise_drawn_is_the_claim(fit):
-    """From the scales of the integer noise actually used, for every edge, by brute force."""
+    """Quotes release_blocks: neighbours differ by at most what the plan promises. From the scales of the noise drawn."""
     asked = {"epsilon": 0.7} if fit.noise == "laplace" else {"rho": 0.3}
     plan = bf.plan(fit, **asked)
     u, v = fit.problem.policy.edges.T
@@ -227,3 +229,12 @@ def test_a_strategy_whose_loss_could_vanish_in_floating_point_is_refused(precisi
     block = from_integers((eye, eye), bits, np.full((1, 1), precision))
     with pytest.raises(InputError, match="does not fit the domain"):
         certify_blocks(product, noise="gaussian", strategy=BlockStrategy((block,), "bad"), proof=None)
+
+
+def test_constant_rows_stay_constant_on_the_grid():
+    """Quotes from_factors: rows that are constant stay constant; the inverses are those of the integers."""
+    factor = np.vstack([np.full(3, 1 / 3), np.random.default_rng(0).normal(size=(2, 3))])
+    block = from_factors([factor, np.eye(2)], np.ones((3, 2)))
+    assert len(set(block.integers[0][0].tolist())) == 1
+    for i in range(2):
+        np.testing.assert_allclose(block.inverses[i] @ block.factor(i), np.eye(block.factor(i).shape[1]), atol=1e-12)
