@@ -115,7 +115,7 @@ def test_releases_have_the_stated_error(fit):
 
 
 def test_the_loss_of_the_noise_drawn_is_the_claim(fit):
-    """Quotes release_blocks: neighbours differ by at most what the plan promises. From the scales of the noise drawn."""
+    """Quotes release_blocks: neighbours differ by at most what the plan promises. From the noise scales drawn."""
     asked = {"epsilon": 0.7} if fit.noise == "laplace" else {"rho": 0.3}
     plan = bf.plan(fit, **asked)
     u, v = fit.problem.policy.edges.T
