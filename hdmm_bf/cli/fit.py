@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from hdmm_bf.cli.requests import problem_parameters, requested
-from hdmm_bf.cli.show import as_json, count, emit, facts, number, percent, progress
+from hdmm_bf.cli.show import as_json, count, emit, facts, free_name, number, percent, progress
 
 _GAP = click.option("--gap", default=1e-3, show_default=True, help="Stop when proven this close to the best possible.")
 _SECONDS = click.option("--max-seconds", type=float, metavar="T", help="Stop after this time with the best so far.")
@@ -79,7 +79,8 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 def fit(context: click.Context, /, as_json: bool, **_: Any) -> None:
     """Search for the strategy of least expected error, certify it, and write it as a bundle.
 
-    Takes --workload and --policy, or a problem FILE (see hdmm-bf init). Ctrl-C keeps the best strategy so far.
+    Takes --workload and --policy, or a problem FILE (see hdmm-bf init). Ctrl-C keeps the best strategy so far,
+    in B or in interrupted.bf.
     """
     from hdmm_bf import fitting
 
@@ -96,19 +97,23 @@ def fit(context: click.Context, /, as_json: bool, **_: Any) -> None:
             seed=asked.seed,
             callback=show,
         )
-    if asked.out is not None:
-        made.save(asked.out)
+    out = asked.out
+    if out is None and made.status == "interrupted":
+        out = free_name("interrupted", ".bf")
+    if out is not None:
+        made.save(out)
     rmse = made.rmse(**asked.budget) if asked.budget else None
     if as_json:
         expected = {} if rmse is None else {"budget": dict(asked.budget), "rmse": rmse}
-        emit({**made.summary(), "bundle": asked.out, **expected})
+        emit({**made.summary(), "bundle": out, **expected})
         return
     click.echo(describe(made))
     if rmse is not None:
         budget = ", ".join(f"{name} {value:g}" for name, value in asked.budget.items())
         click.echo(f"Expected rmse of an answer at {budget}: {number(rmse)}")
-    if asked.out is not None:
-        click.echo(f"Wrote {asked.out}; check it with: hdmm-bf verify {asked.out}")
+    if out is not None:
+        kept = "Interrupted: the best strategy so far is kept in" if made.status == "interrupted" else "Wrote"
+        click.echo(f"{kept} {out}; check it with: hdmm-bf verify {out}")
 
 
 @click.command(epilog="Example: hdmm-bf compare --workload all-range:64 --policy threshold:64:4 --noise laplace")

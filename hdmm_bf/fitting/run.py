@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,7 +56,6 @@ class _Found(NamedTuple):
     strategy: Strategy
     weights: RealVector
     status: Status
-    trace: tuple[TracePoint, ...]
     reached: dict[str, float]
 
 
@@ -95,13 +95,37 @@ def fit(
         Without a time limit, the same inputs and seed give the same strategy on the same machine, bit by bit.
         Laplace fits are never worse than any of the paper's and the classical mechanisms in `reached`.
     """
-    started = time.perf_counter()
     problem = as_problem(workload, policy)
     _check(noise, gap, max_seconds, family)
     whole_number("fit", "seed", seed, least=0, advice="Use a whole number from 0.")
     if max_steps is not None:
         whole_number("fit", "max_steps", max_steps, least=1, advice="Allow at least one step.")
     _check_grid(problem, family)
+    trace: list[TracePoint] = []
+
+    def note(point: TracePoint) -> None:
+        trace.append(point)
+        if callback is not None:
+            callback(point)
+
+    made = _fit(problem, noise, gap, max_seconds, max_steps, family, seed, start, note)
+    asked = {"max_seconds": max_seconds, "max_steps": max_steps, "family": family}
+    options = {name: value for name, value in asked.items() if value is not None}
+    return replace(made, trace=tuple(trace), options=options)
+
+
+def _fit(
+    problem: Problem,
+    noise: Noise,
+    gap: float,
+    max_seconds: float | None,
+    max_steps: int | None,
+    family: str | None,
+    seed: int,
+    start: Fit | RealVector | None,
+    callback: Callback,
+) -> Fit | ProductFit:
+    started = time.perf_counter()
     product = structured(problem, noise, family)
     if product is not None and noise == "laplace" and cells_apply(product, family):
         return fit_cells_dense(product, gap=gap, max_seconds=max_seconds, seed=seed, callback=callback, started=started)
@@ -111,7 +135,7 @@ def fit(
         )
     with threads_for(problem.policy.num_cells):
         if is_public(problem):
-            found = _Found(nothing(problem), uniform(problem.policy.num_edges), "exact", (), {})
+            found = _Found(nothing(problem), uniform(problem.policy.num_edges), "exact", {})
         elif noise == "gaussian":
             found = _gaussian(problem, gap, max_seconds, max_steps, start, callback)
         else:
@@ -130,7 +154,6 @@ def fit(
         seed=seed,
         status=found.status,
         seconds=seconds,
-        trace=found.trace,
         reached=found.reached,
     )
 
@@ -141,7 +164,7 @@ def _gaussian(
     max_seconds: float | None,
     max_steps: int | None,
     start: Fit | RealVector | None,
-    callback: Callback | None,
+    callback: Callback,
 ) -> _Found:
     aim = _SEARCH_SHARE * gap
     found = search(
@@ -152,7 +175,7 @@ def _gaussian(
         callback=callback,
     )
     strategy = from_gram(problem, found.best, gap=gap, family="gaussian")
-    return _Found(strategy, found.proof, found.status, found.trace, {})
+    return _Found(strategy, found.proof, found.status, {})
 
 
 def _laplace(
@@ -163,7 +186,7 @@ def _laplace(
     family: str | None,
     seed: int,
     start: Fit | RealVector | None,
-    callback: Callback | None,
+    callback: Callback,
 ) -> _Found:
     initial = _start_draft(problem, start)
     limit = default_seconds(problem) if max_seconds is None and max_steps is None else max_seconds
@@ -192,7 +215,7 @@ def _laplace(
         callback=callback,
     )
     status: Status = "interrupted" if lower.status == "interrupted" else found.status
-    return _Found(from_draft(problem, found.best), found.proof, status, found.trace, table.errors)
+    return _Found(from_draft(problem, found.best), found.proof, status, table.errors)
 
 
 def structured(problem: Problem, noise: Noise, family: str | None) -> ProductProblem | None:
