@@ -16,8 +16,9 @@ import pytest
 from click.testing import CliRunner
 
 import hdmm_bf as bf
+from hdmm_bf._display import percent
 from hdmm_bf.cli import app
-from hdmm_bf.cli.show import percent, remaining
+from hdmm_bf.cli.show import remaining
 from tests.test_cli import assert_one_sentence, run
 
 LAPLACE = ["-w", "all-range:6x6", "-g", "unbounded:6x6", "--noise", "laplace", "--family"]

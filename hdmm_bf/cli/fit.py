@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
+from hdmm_bf._display import percent
 from hdmm_bf.cli.requests import problem_parameters, requested
-from hdmm_bf.cli.show import as_json, count, emit, facts, free_name, number, percent, progress
+from hdmm_bf.cli.show import as_json, count, emit, facts, free_name, number, progress
 
 _GAP = click.option("--gap", default=1e-3, show_default=True, help="Stop when proven this close to the best possible.")
 _SECONDS = click.option("--max-seconds", type=float, metavar="T", help="Stop after this time with the best so far.")

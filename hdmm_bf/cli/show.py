@@ -14,6 +14,8 @@ from typing import Any
 
 import click
 
+from hdmm_bf._display import percent
+
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
 
@@ -26,11 +28,6 @@ def facts(rows: list[tuple[str, str]]) -> str:
 def number(value: float) -> str:
     """Write a number with six significant digits."""
     return f"{value:.6g}"
-
-
-def percent(share: float) -> str:
-    """Write a share as a percentage of two digits."""
-    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"
 
 
 def count(amount: int, word: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hdmm_bf import __version__, _html
+from hdmm_bf import __version__, _display
 from hdmm_bf import policy as policies
 from hdmm_bf._checks import fail, whole_numbers
 from hdmm_bf._types import IndexArray, Noise, RealVector
@@ -66,7 +66,7 @@ class Facts(ABC):
             ("public", "; ".join(self.discloses) or "nothing"),
             ("status", self.sentence),
         ]
-        return _html.card("Fit", self._name, _html.facts_table(rows))
+        return _display.card("Fit", self._name, _display.facts_table(rows))
 
     @property
     def _name(self) -> str:

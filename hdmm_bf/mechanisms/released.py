@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int64
 
-from hdmm_bf import _html
+from hdmm_bf import _display
 from hdmm_bf import policy as policies
 from hdmm_bf._checks import fail, whole_numbers
 from hdmm_bf._types import RealVector
@@ -55,7 +55,7 @@ class Released(ABC):
             ("queries", str(self.problem.workload.num_queries)),
             ("rmse of an answer", f"{self.plan.rmse:.4g}"),
         ]
-        return _html.card("Release", self._name, _html.facts_table(rows), self._first_answers())
+        return _display.card("Release", self._name, _display.facts_table(rows), self._first_answers())
 
     def _first_answers(self) -> str:
         workload = self.problem.workload
@@ -65,7 +65,7 @@ class Released(ABC):
         found = zip(shown.tolist(), *self._some(shown), strict=True)
         rows = [(workload.name(i), f"{answer:.6g}", f"{stddev:.4g}") for i, answer, stddev in found]
         more = workload.num_queries - shown.size
-        return _html.table(("query", "answer", "stddev"), [*rows, *([("...", f"{more} more", "")] if more else [])])
+        return _display.table(("query", "answer", "stddev"), [*rows, *([("...", f"{more} more", "")] if more else [])])
 
     @property
     def _name(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hdmm_bf._checks import fail
+from hdmm_bf._display import percent
 from hdmm_bf._types import AnyArray, IndexArray, RealVector
 from hdmm_bf.fitting import Fit, ProductFit
 from hdmm_bf.matrix import Kronecker, Matrix
@@ -155,10 +156,6 @@ def _means(group: IndexArray, values: RealVector) -> RealVector:
     return np.asarray(np.bincount(group, weights=values) / np.bincount(group))
 
 
-def _percent(gap: float) -> str:
-    return f"{100 * gap:.2g} %" if gap >= _ROUNDING else "0 but for rounding"
-
-
 def steps(fit: Fit | ProductFit) -> list[TracePoint]:
     """Return the steps of a search that can be drawn; a search that did not know its bound gets the proven one."""
     known = [p if p.bound > 0 else replace(p, bound=fit.bounds.lower) for p in fit.trace]
@@ -174,7 +171,7 @@ def convergence(fit: Fit | ProductFit) -> canvas.Figure:
     seconds = np.array([p.seconds for p in points])
     error, bound = np.array([p.error for p in points]), np.array([p.bound for p in points])
     with canvas.style():
-        note = f"{len(points)} steps; the gap that is left is {_percent(points[-1].gap)}"
+        note = f"{len(points)} steps; the gap that is left is {percent(points[-1].gap)}"
         figure = canvas.new_figure("How fast was the gap to the best possible closed?", height=4.4, note=note)
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
         marker = "o" if len(points) < 30 else None
@@ -186,7 +183,8 @@ def convergence(fit: Fit | ProductFit) -> canvas.Figure:
         above.legend(loc="best")
         gap = np.maximum(100 * (error / bound - 1), 1e-6)
         below.plot(seconds, gap, color="black", marker=marker, markersize=3)
-        below.set_yscale("log")
+        if gap.max() > _WIDE * gap.min():
+            below.set_yscale("log")
         below.set_ylabel("gap, %")
         below.set_xlabel("seconds")
         below.grid(axis="y", color="#e5e5e5")

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from jaxtyping import Int
 from scipy.sparse import csgraph
 
-from hdmm_bf import _html
+from hdmm_bf import _display
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import EdgeArray, IndexArray, RealVector, SparseMatrix
 from hdmm_bf.domain import Domain
@@ -94,7 +94,7 @@ class Policy:
             ("public", "; ".join(discloses(self)) or "nothing, not even the number of records"),
             *(("note", note) for note in self.notes),
         ]
-        return _html.card("Policy", self.spec, _html.facts_table(rows))
+        return _display.card("Policy", self.spec, _display.facts_table(rows))
 
     @property
     def num_cells(self) -> int:

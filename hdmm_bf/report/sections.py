@@ -8,15 +8,12 @@ import shlex
 from hdmm_bf import __version__
 from hdmm_bf import policy as policies
 from hdmm_bf._checks import InputError
-from hdmm_bf._html import facts_table, text
+from hdmm_bf._display import facts_table, percent, text
 from hdmm_bf.bundle_checks import named_policy, named_workload
 from hdmm_bf.fitting import Fit, ProductFit
 from hdmm_bf.mechanisms.privacy import noise_variance
 from hdmm_bf.report.comparison import LARGEST, Compared, example_loss, example_privacy
 from hdmm_bf.report.page import Section, bullets, paragraph
-
-_ROUNDING = 1e-8
-"""Smaller shares are zero but for rounding."""
 
 _KINDS = {"paper": "paper", "classical": "classical", "ours": "ours"}
 _SOFTWARE = "hdmm_bf: optimised matrix mechanisms under Blowfish privacy policies"
@@ -58,17 +55,13 @@ def _distance(fit: Fit | ProductFit) -> str:
         return "No bound is proven for this structure, so it is not known how far from the best possible this is."
     if fit.noise == "gaussian":
         return (
-            f"The expected squared error is proven to be within {_percent(fit.gap)} of the best that any Gaussian "
+            f"The expected squared error is proven to be within {percent(fit.gap)} of the best that any Gaussian "
             "matrix mechanism can reach under this policy."
         )
     return (
         f"The expected squared error is {1 + fit.gap:.4f} times a proven lower bound for Laplace matrix mechanisms "
         "under this policy; the best possible lies between the two."
     )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if share >= _ROUNDING else "0 %"
 
 
 def _example(fit: Fit | ProductFit) -> str:
@@ -105,7 +98,7 @@ def facts(fit: Fit | ProductFit) -> Section:
         ("unit error", f"{record['unit_error']:.6g}"),
         ("proven lower bound", bound),
         ("SVD bound of the paper", f"{record['svd_bound']:.6g}"),
-        ("gap", "unknown" if record["gap"] is None else _percent(record["gap"])),
+        ("gap", "unknown" if record["gap"] is None else percent(record["gap"])),
         ("best possible", _proven(fit)),
         ("sensitivity", f"{record['sensitivity']:.6g}"),
         ("status", fit.sentence),
@@ -123,7 +116,7 @@ def _proven(fit: Fit | ProductFit) -> str:
     if fit.unit_error == 0:
         return "yes: there is no error"
     close = fit.certified or fit.gap <= fit.requested_gap
-    return f"yes, proven to {_percent(fit.requested_gap)}" if close else "not proven"
+    return f"yes, proven to {percent(fit.requested_gap)}" if close else "not proven"
 
 
 def _domain(fit: Fit | ProductFit) -> str:

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 import scipy.sparse as sp
 
-from hdmm_bf import _html
+from hdmm_bf import _display
 from hdmm_bf._checks import as_array, fail, finite, fits, position, real_matrix
 from hdmm_bf._types import AnyArray, Number, SquareMatrix
 from hdmm_bf.domain import Domain, DomainLike, as_domain
@@ -62,7 +62,7 @@ class Workload:
             ("cells", str(n) if self.domain.num_attributes == 1 else f"{n}: {self.domain}"),
             *((f"query {i}", self.namer(i)) for i in shown),
         ]
-        return _html.card("Workload", self.spec, _html.facts_table(rows))
+        return _display.card("Workload", self.spec, _display.facts_table(rows))
 
     @property
     def num_queries(self) -> int:

@@ -1,9 +1,19 @@
-"""Words and numbers as HTML: what notebooks show of our objects, and what the report is made of."""
+"""How numbers and facts appear to people: in words, and as the HTML of notebooks and of the report."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
+
+_ROUNDING = 1e-9
+"""Smaller shares are zero but for rounding."""
+
+
+def percent(share: float) -> str:
+    """Write a share as a percentage of two digits, or more where they are whole."""
+    if abs(share) < _ROUNDING:
+        return "0 %"
+    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"
 
 
 def text(value: object) -> str:
