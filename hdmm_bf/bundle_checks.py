@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -112,9 +112,10 @@ def _is_trace(value: object) -> bool:
 
 
 def _are_options(value: object) -> bool:
-    known = {
+    known: dict[str, Callable[[Any], bool]] = {
         "max_seconds": lambda v: _is_real(v) and v > 0,
         "max_steps": lambda v: _is_whole(v) and v > 0,
+        "workers": lambda v: _is_whole(v) and v > 0,
         "family": _is_text,
     }
     return isinstance(value, dict) and all(k in known and known[k](v) for k, v in value.items())

@@ -22,6 +22,9 @@ _NOISE = click.option(
 )
 _SEED = click.option("--seed", default=0, show_default=True, help="For families that draw random numbers.")
 _STEPS = click.option("--max-steps", type=int, metavar="K", help="Stop after K steps: the same result on every run.")
+_WORKERS = click.option(
+    "--workers", type=int, metavar="N", help="Laplace: restarts side by side [default: one a core]."
+)
 
 
 @click.command(epilog="Example: hdmm-bf bound --workload all-range:64 --policy threshold:64:4")
@@ -74,6 +77,7 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 @_SEED
 @_SECONDS
 @_STEPS
+@_WORKERS
 @_GAP
 @as_json
 @click.pass_context
@@ -94,6 +98,7 @@ def fit(context: click.Context, /, as_json: bool, **_: Any) -> None:
             gap=asked.gap,
             max_seconds=asked.max_seconds,
             max_steps=asked.max_steps,
+            workers=asked.workers,
             family=asked.family,
             seed=asked.seed,
             callback=show,
@@ -123,6 +128,7 @@ def fit(context: click.Context, /, as_json: bool, **_: Any) -> None:
 @_SEED
 @_SECONDS
 @_STEPS
+@_WORKERS
 @as_json
 @click.pass_context
 def compare(context: click.Context, /, as_json: bool, **_: Any) -> None:
@@ -137,6 +143,7 @@ def compare(context: click.Context, /, as_json: bool, **_: Any) -> None:
             noise=asked.noise,
             max_seconds=asked.max_seconds,
             max_steps=asked.max_steps,
+            workers=asked.workers,
             seed=asked.seed,
             callback=show,
         )

@@ -33,6 +33,7 @@ from hdmm_bf.strategies import (
     portfolio,
     search,
 )
+from hdmm_bf.strategies.side_by_side import default_workers
 from hdmm_bf.structure import ProductProblem, as_product
 from hdmm_bf.transform import Problem
 
@@ -70,6 +71,7 @@ def fit(
     family: str | None = None,
     seed: int = 0,
     start: Fit | RealVector | None = None,
+    workers: int | None = None,
     callback: Callback | None = None,
 ) -> Fit | ProductFit:
     """Find the strategy of least expected error for a workload under a policy, and certify it.
@@ -89,10 +91,12 @@ def fit(
         seed: for families that draw random numbers.
         start: an earlier fit of the same policy to start from; for Gaussian noise also its edge weights. A Laplace fit
             is never worse than its start.
+        workers: for Laplace noise, restarts that run side by side. By default as many as cores (`default_workers`),
+            and one when `max_steps` is given, so that its result does not depend on the machine's cores.
         callback: called with the error and bound after every step.
 
     Guarantees:
-        Without a time limit, the same inputs and seed give the same strategy on the same machine, bit by bit.
+        Without a time limit, the same inputs, seed and workers give the same strategy on the same machine, bit by bit.
         Laplace fits are never worse than any of the paper's and the classical mechanisms in `reached`.
     """
     problem = as_problem(workload, policy)
@@ -100,6 +104,8 @@ def fit(
     whole_number("fit", "seed", seed, least=0, advice="Use a whole number from 0.")
     if max_steps is not None:
         whole_number("fit", "max_steps", max_steps, least=1, advice="Allow at least one step.")
+    if workers is not None:
+        whole_number("fit", "workers", workers, least=1, advice="Use at most as many as there are cores.")
     _check_grid(problem, family)
     trace: list[TracePoint] = []
 
@@ -108,8 +114,9 @@ def fit(
         if callback is not None:
             callback(point)
 
-    made = _fit(problem, noise, gap, max_seconds, max_steps, family, seed, start, note)
-    asked = {"max_seconds": max_seconds, "max_steps": max_steps, "family": family}
+    threads = workers or (default_workers() if max_steps is None else 1)
+    made = _fit(problem, noise, gap, max_seconds, max_steps, family, seed, start, threads, note)
+    asked = {"max_seconds": max_seconds, "max_steps": max_steps, "family": family, "workers": workers}
     options = {name: value for name, value in asked.items() if value is not None}
     return replace(made, trace=tuple(trace), options=options)
 
@@ -123,6 +130,7 @@ def _fit(
     family: str | None,
     seed: int,
     start: Fit | RealVector | None,
+    workers: int,
     callback: Callback,
 ) -> Fit | ProductFit:
     started = time.perf_counter()
@@ -139,7 +147,7 @@ def _fit(
         elif noise == "gaussian":
             found = _gaussian(problem, gap, max_seconds, max_steps, start, callback)
         else:
-            found = _laplace(problem, gap, max_seconds, max_steps, family, seed, start, callback)
+            found = _laplace(problem, gap, max_seconds, max_steps, family, seed, start, workers, callback)
         made = found.strategy
         certificate = certify(
             problem, noise=noise, kind=made.kind, integers=made.integers, bits=made.bits, weights=found.weights
@@ -186,6 +194,7 @@ def _laplace(
     family: str | None,
     seed: int,
     start: Fit | RealVector | None,
+    workers: int,
     callback: Callback,
 ) -> _Found:
     initial = _start_draft(problem, start)
@@ -208,6 +217,7 @@ def _laplace(
             table=table,
             family=family,
             initial=initial,
+            workers=workers,
         ),
         gap=gap,
         max_seconds=math.inf if limit is None else limit,
@@ -292,6 +302,7 @@ def compare(
     max_seconds: float | None = None,
     max_steps: int | None = None,
     seed: int = 0,
+    workers: int | None = None,
     callback: Callback | None = None,
 ) -> tuple[list[Row], Fit | ProductFit]:
     """Return the paper's, the classical and our mechanisms, best first, and our fit with its bounds.
@@ -299,7 +310,14 @@ def compare(
     On domains too large for dense matrices the others are left out.
     """
     made = fit(
-        workload, policy, noise=noise, max_seconds=max_seconds, max_steps=max_steps, seed=seed, callback=callback
+        workload,
+        policy,
+        noise=noise,
+        max_seconds=max_seconds,
+        max_steps=max_steps,
+        seed=seed,
+        workers=workers,
+        callback=callback,
     )
     table, problem = portfolio.Table(), made.problem
     if made.status != "exact" and isinstance(made, Fit):
