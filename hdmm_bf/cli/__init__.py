@@ -6,6 +6,7 @@ Every command takes `--json` (one object on standard output, nothing else there)
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -45,10 +46,23 @@ for command in (explain, init, bound, fit, compare, verify, export, release, rep
     app.add_command(command)
 
 
+CACHE = "HDMM_BF_CACHE"
+"""Environment variable: a folder where compiled programs are kept from one command to the next."""
+
+
+def keep_compiled_programs() -> None:
+    """Tell JAX, before it is loaded, to keep what it compiles in the folder that the user named, if any."""
+    folder = os.environ.get(CACHE)
+    if folder:
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", folder)
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")  # ours are small, and many
+
+
 def main() -> None:
     """Run the command line and turn a user's mistake into one sentence and exit code 2."""
     from hdmm_bf._checks import InputError
 
+    keep_compiled_programs()
     try:
         code = app(prog_name="hdmm-bf", standalone_mode=False)
     except (InputError, click.ClickException) as mistake:

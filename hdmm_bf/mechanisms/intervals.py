@@ -14,7 +14,6 @@ import math
 
 import numpy as np
 from jaxtyping import Float64
-from scipy.optimize import minimize_scalar
 from scipy.special import ndtri
 
 from hdmm_bf._checks import fail
@@ -52,6 +51,8 @@ def laplace_bound(level: float) -> float:
     Guarantees:
         Chernoff: P(S > z) <= e^(-s z) / (1 - s^2 / 2) for 0 < s < sqrt 2, as prod_j (1 - c_j^2 s^2) >= 1 - s^2 / 2.
     """
+    from scipy.optimize import minimize_scalar  # loads slowly, and is seldom needed
+
     check_level(level)
 
     def reach(s: float) -> float:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr
 
 from hdmm_bf._checks import fail
@@ -80,6 +79,7 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
         (Canonne, Kamath, Steinke 2020, Proposition 12); every order gives a valid delta, so an inexact minimiser is
         safe.
     """
+    from scipy.optimize import minimize_scalar  # loads slowly, and is seldom needed
 
     def log_delta(log_excess: float) -> float:
         excess = math.exp(log_excess)  # alpha - 1
