@@ -20,7 +20,7 @@ from hdmm_bf.cli import app as commands  # noqa: E402
 project = "hdmm_bf"
 author = "the authors of hdmm_bf"
 version = release = hdmm_bf.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_static"]
 html_theme = "furo"
 html_title = f"hdmm_bf {version}"
@@ -28,9 +28,11 @@ html_static_path = ["_static"]
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
-pygments_style = "tango"
+html_css_files = ["pages.css"]
+pygments_style = "default"
 
 myst_heading_anchors = 3
+myst_enable_extensions = ["deflist"]
 default_role = "literal"  # a name between single backticks, as docstrings write them
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
@@ -41,7 +43,9 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 napoleon_attr_annotations = False
-autodoc_type_aliases = {name: name for name in vars(_types) if name[0].isupper()}  # explained on the page on notation
+autodoc_type_aliases = {
+    name: name for name in (*_types.__all__, "DomainLike", "MatrixLike")
+}  # explained on the page on notation
 python_maximum_signature_line_length = 110
 
 _WIDTH = 88
@@ -54,10 +58,11 @@ class CommandHelp(Directive):
 
     def run(self) -> list[nodes.Node]:
         """Return the sections."""
-        top = click.Context(commands, info_name="hdmm-bf", terminal_width=_WIDTH, max_content_width=_WIDTH)
+        options: Any = {"resilient_parsing": True, "terminal_width": _WIDTH}
+        top = commands.make_context("hdmm-bf", [], **options)
         made = [_section("hdmm-bf", top)]
         for name in commands.list_commands(top):
-            below = click.Context(commands.commands[name], info_name=name, parent=top, terminal_width=_WIDTH)
+            below = commands.commands[name].make_context(name, [], parent=top, **options)
             made.append(_section(f"hdmm-bf {name}", below))
         return made
 
