@@ -10,6 +10,7 @@ import click
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
+from sphinx.util.inspect import TypeAliasForwardRef
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the package of this checkout
 
@@ -81,6 +82,7 @@ def leave_out_signature(app: Sphinx, what: str, name: str, obj: Any, options: An
 
 def setup(app: Sphinx) -> None:
     """Register the directive; resolve the names that the package loads lazily."""
+    TypeAliasForwardRef.__repr__ = lambda self: self.name  # else shown as a call, inside tuples and unions
     for name in hdmm_bf.__all__:
         getattr(hdmm_bf, name)
     app.add_directive("command-help", CommandHelp)
