@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ _RECORDS: dict[str, dict[str, type]] = {
     "policy": {"spec": str, "meaning": str},
 }
 _STRATEGY = {"kind", "family", "integers", "bits", "weights"}
+_MOST_STEPS = 1000
 _MOST_NAMES = 2**17
 """Queries whose names are stored; more are only numbered."""
 
@@ -80,6 +81,8 @@ def check_manifest(manifest: dict[str, Any]) -> None:
     reached = manifest.get("reached")
     good = isinstance(reached, dict) and all(_is_real(v) and v >= 0 for v in reached.values())
     _want(good, "reached", "must hold numbers, none negative", manifest)
+    _want(_is_trace(manifest.get("trace", [])), "trace", "must hold seconds, errors and bounds of steps", manifest)
+    _want(_are_options(manifest.get("options", {})), "options", "must be limits or a family", manifest)
     for key, types in _RECORDS.items():
         record = manifest.get(key)
         typed = isinstance(record, dict) and all(isinstance(record.get(k), t) for k, t in types.items())
@@ -96,6 +99,26 @@ def _want(good: bool, key: str, problem: str, manifest: dict[str, Any]) -> None:
     if not good:
         seen = f"{key}={manifest[key]!r}" if key in manifest else f"no {key}"
         raise fail("manifest", seen, problem, WRITE_AGAIN)
+
+
+def _is_trace(value: object) -> bool:
+    """Whether these are steps of a search: finite numbers, none negative, and time goes on."""
+    if not isinstance(value, list) or len(value) > _MOST_STEPS:
+        return False
+    if not all(isinstance(p, list) and len(p) == 3 and all(_is_real(v) and v >= 0 for v in p) for p in value):
+        return False
+    steps = np.array(value, dtype=np.float64).reshape(-1, 3)
+    return bool(np.all(np.isfinite(steps)) and np.all(np.diff(steps[:, 0]) >= 0))
+
+
+def _are_options(value: object) -> bool:
+    known: dict[str, Callable[[Any], bool]] = {
+        "max_seconds": lambda v: _is_real(v) and v > 0,
+        "max_steps": lambda v: _is_whole(v) and v > 0,
+        "workers": lambda v: _is_whole(v) and v > 0,
+        "family": _is_text,
+    }
+    return isinstance(value, dict) and all(k in known and known[k](v) for k, v in value.items())
 
 
 def _is_text(value: object) -> bool:

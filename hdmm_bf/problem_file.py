@@ -6,7 +6,7 @@
     attribute.a0 = "line"         # or spec = "threshold:4", or file = "graph.csv"
     [workload]
     spec = "all-range"            # or file = "W.npy", or union = ["identity", "marginals:1"] with weights = [1, 2]
-    [fit]                         # noise, gap, family, seed, max_seconds, max_steps, out
+    [fit]                         # noise, gap, family, seed, max_seconds, max_steps, workers, out
     [release]                     # epsilon, delta, rho: the budget for which `fit` tells the expected error
 
 Weights multiply the queries, and so the answers. Paths are relative to the file. Every mistake names the file and the
@@ -65,6 +65,7 @@ class Request:
     seed: int = 0
     max_seconds: float | None = None
     max_steps: int | None = None
+    workers: int | None = None
     out: str | None = None
     budget: Mapping[str, float] = field(default_factory=dict)
 
@@ -130,6 +131,7 @@ _SCHEMA: dict[str, dict[str, _Kind]] = {
         "seed": _Kind("a whole number of at least 0", lambda v: _is_whole(v, 0), "0"),
         "max_seconds": _POSITIVE._replace(example="60"),
         "max_steps": _Kind("a whole number of at least 1", lambda v: _is_whole(v, 1), "100"),
+        "workers": _Kind("a whole number of at least 1", lambda v: _is_whole(v, 1), "2"),
         "out": _Kind("text", _is_text, '"ranges.bf"'),
     },
     "release": {

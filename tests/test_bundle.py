@@ -1,6 +1,7 @@
 """Bundles: written whole, read back exactly, refused when touched; exports that bring back every bit."""
 
 import csv
+import dataclasses
 import json
 import os
 
@@ -242,3 +243,22 @@ def test_names_of_queries_come_back_from_a_bundle(tmp_path):
     assert loaded.problem.workload.names() == ["north, south", "east"]
     plain = bf.load(bf.fit(np.eye(3)[:2], "line:3").save(tmp_path / "plain.bf"))
     assert plain.problem.workload.names() == ["query 0", "query 1"]
+
+
+def test_a_bundle_keeps_the_search_and_one_without_it_is_still_read(tmp_path):
+    made = bf.fit("prefix:12", "threshold:12:3", max_steps=50, gap=1e-9)
+    path = made.save(tmp_path / "a.bf")
+    again = bf.load(path)
+    assert again.options == made.options == {"max_steps": 50}
+    assert [(p.seconds, p.error, p.bound) for p in again.trace] == [(p.seconds, p.error, p.bound) for p in made.trace]
+    manifest = json.loads((path / "manifest.json").read_text())
+    del manifest["trace"], manifest["options"]
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    assert bf.load(path).trace == ()
+
+
+def test_a_long_search_is_kept_thinned(tmp_path):
+    made = bf.fit("prefix:12", "threshold:12:3")
+    long = tuple(dataclasses.replace(made.trace[-1], seconds=float(k)) for k in range(5000))
+    kept = bf.load(dataclasses.replace(made, trace=long).save(tmp_path / "a.bf")).trace
+    assert (len(kept), kept[0].seconds, kept[-1].seconds) == (200, 0.0, 4999.0)

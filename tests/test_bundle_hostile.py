@@ -185,6 +185,28 @@ MALFORMED = {
     **{f"{key} text": ("named", says(**{key: "x"}), "manifest") for key in ("seed", "requested_gap", "policy")},
     "files outside": ("named", says(files={"../x": "0"}), "files"),
     "files with NUL": ("named", says(files={"a\0b": "0"}), "files"),
+    **{
+        f"trace {shown}": ("named", says(trace=value), "trace")
+        for shown, value in {
+            "a number": 7,
+            "of pairs": [[1.0, 2.0]],
+            "of text": [["a", "b", "c"]],
+            "backwards in time": [[2.0, 9.0, 8.0], [1.0, 9.0, 8.0]],
+            "negative": [[1.0, -9.0, 8.0]],
+            "endless": [[0.0, 9.0, 8.0]] * 1001,
+            "with a bound above the error": [[0.0, 1e12, 1e11]],
+        }.items()
+    },
+    **{
+        f"options {shown}": ("named", says(options=value), "options")
+        for shown, value in {
+            "a list": [],
+            "unknown": {"colour": "red"},
+            "a limit of text": {"max_seconds": "9"},
+            "a limit of zero": {"max_steps": 0},
+            "a family of two lines": {"family": "a\nb"},
+        }.items()
+    },
     "no files named": ("named", lambda path, manifest: manifest["files"].clear(), "files"),
     "sizes text": ("named", says(domain__sizes=["6"]), "manifest"),
     "names nested": ("named", says(domain__names=[[1]]), "manifest"),

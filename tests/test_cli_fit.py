@@ -1,7 +1,11 @@
 """`bound`, `fit`, `compare`, `verify`, `export` as a user runs them."""
 
+import contextlib
 import json
+import math
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
@@ -9,9 +13,15 @@ import time
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+import hdmm_bf as bf
+from hdmm_bf._display import percent
+from hdmm_bf.cli import app
+from hdmm_bf.cli.show import remaining
 from tests.test_cli import assert_one_sentence, run
 
+LAPLACE = ["-w", "all-range:6x6", "-g", "unbounded:6x6", "--noise", "laplace", "--family"]
 FIT_FIELDS = [
     *("workload", "policy", "noise", "family", "num_cells", "num_queries", "num_edges", "num_rows", "unit_error"),
     *("sensitivity", "svd_bound", "lower_bound", "ratio_to_svd", "ratio_to_lower", "gap", "certified", "seconds"),
@@ -151,5 +161,66 @@ def test_control_c_keeps_the_best_strategy_so_far_and_says_where(tmp_path):
     stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 0, stderr
     assert "interrupted; this is the best strategy found by then" in stdout
-    assert "Wrote stopped.bf" in stdout
+    assert "Interrupted: the best strategy so far is kept in stopped.bf" in stdout
     assert run("verify", "stopped.bf", cwd=tmp_path).returncode == 0
+
+
+def interrupted_fit(monkeypatch, after):
+    """Press Ctrl-C when the search reports a step."""
+    from hdmm_bf import fitting
+
+    def pressed(*arguments, callback, **options):
+        steps = []
+
+        def stop(point):
+            steps.append(point)
+            if len(steps) == after:
+                raise KeyboardInterrupt
+
+        return searched(*arguments, callback=stop, **options)
+
+    searched = fitting.fit
+    monkeypatch.setattr(fitting, "fit", pressed)
+
+
+@pytest.mark.parametrize("given", [["-w", "prefix:32", "-g", "bounded:32", "--gap", "1e-12"], [*LAPLACE, "cells"]])
+def test_an_interrupted_fit_without_a_name_is_kept_under_one_that_is_free(given, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "interrupted.bf").write_text("somebody's file")
+    interrupted_fit(monkeypatch, after=2)
+    result = CliRunner().invoke(app, ["fit", *given])
+    assert result.exit_code == 0
+    assert "Interrupted: the best strategy so far is kept in interrupted-2.bf" in result.output
+    assert bf.load("interrupted-2.bf").status == "interrupted"
+    assert (tmp_path / "interrupted.bf").read_text() == "somebody's file"
+
+
+def test_a_terminal_shows_error_bound_gap_and_time_left_and_a_pipe_nothing(tmp_path):
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "hdmm_bf", "fit", "-w", "all-range:16", "-g", "threshold:16:2", "--json"]
+    limits = ["--noise", "laplace", "--max-seconds", "3"]
+    process = subprocess.Popen([*command, *limits], stdout=subprocess.PIPE, stderr=theirs, cwd=tmp_path)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # Linux says "input/output error" when the other end is closed
+        while piece := os.read(ours, 65536):
+            shown += piece
+    stdout, _ = process.communicate(timeout=120)
+    os.close(ours)
+    words = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\s+", " ", shown.decode())
+    assert re.search(r"fit: error [\d.]+, bound [\d.]+, gap \d+ %", re.sub(" +", " ", words)), words
+    assert "s left" in words
+    assert json.loads(stdout)["status"] == "time limit"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(math.inf, ""), (0.2, "about 0 s left"), (59.0, "about 59 s left"), (600.0, "about 10 min left")],
+)
+def test_the_time_left_is_said_in_words(seconds, words):
+    assert remaining(seconds) == words
+
+
+@pytest.mark.parametrize(("share", "words"), [(5.7e-4, "0.057 %"), (0.5, "50 %"), (2.686, "269 %")])
+def test_shares_are_percentages_without_exponents(share, words):
+    assert percent(share) == words

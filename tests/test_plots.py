@@ -1,5 +1,6 @@
 """Figures: a question as title, labels on the axes, the right cells and numbers in them, and no trace left behind."""
 
+import dataclasses
 import importlib.util
 import re
 
@@ -126,7 +127,7 @@ def test_errors_are_drawn_against_the_size_of_ranges(ranges):
     assert "records" in axis.get_ylabel()
     mean = next(line for line in axis.lines if line.get_label() == "this strategy, mean")
     sizes = np.array([hi - lo + 1 for lo in range(24) for hi in range(lo, 24)])
-    stddev = ranges.per_query_stddev(epsilon=1.0, delta=1e-6)
+    stddev = ranges.per_query_stddev(rho=bf.plan(ranges, epsilon=1.0, delta=1e-6).rho)  # what a release has
     expected = [stddev[sizes == size].mean() for size in range(1, 24)]
     np.testing.assert_allclose(mean.get_ydata()[:-1], expected)
     plots.as_svg(figure, name="e")  # the dollars are not read as a formula
@@ -161,8 +162,17 @@ def test_convergence_shows_error_above_bound_and_needs_steps(ranges, tmp_path):
     assert_labelled(figure)
     error, bound = figure.axes[0].lines
     assert (error.get_ydata() >= bound.get_ydata()).all()
+    again = plots.convergence(bf.load(ranges.save(tmp_path / "r.bf")))
+    np.testing.assert_array_equal(again.axes[0].lines[0].get_ydata(), error.get_ydata())
     with pytest.raises(bf.InputError, match="needs two steps at least"):
-        plots.convergence(bf.load(ranges.save(tmp_path / "r.bf")))
+        plots.convergence(bf.fit("identity:4", "empty:4"))
+
+
+def test_a_search_that_does_not_know_its_bound_is_drawn_with_the_proven_one(ranges):
+    blind = dataclasses.replace(ranges, trace=tuple(dataclasses.replace(p, bound=0.0) for p in ranges.trace))
+    error, bound = plots.convergence(blind).axes[0].lines
+    assert len(error.get_ydata()) == len(ranges.trace)
+    assert set(bound.get_ydata()) == {ranges.bounds.lower}
 
 
 def test_missing_matplotlib_is_one_sentence(monkeypatch):

@@ -35,6 +35,7 @@ family = "p-identity"
 seed = 3
 max_seconds = 5
 max_steps = 7
+workers = 2
 out = "people.bf"
 
 [release]
@@ -58,7 +59,7 @@ def test_every_key_arrives(written, tmp_path):
     assert made.workload.domain == made.policy.domain == bf.Domain((3, 2), ("age", "sex"), (None, ("F", "M")))
     assert made.policy.spec == "product:line:3,empty:2"
     assert (made.noise, made.gap, made.family, made.seed) == ("laplace", 0.01, "p-identity", 3)
-    assert (made.max_seconds, made.max_steps, made.out) == (5, 7, str(tmp_path / "people.bf"))
+    assert (made.max_seconds, made.max_steps, made.workers, made.out) == (5, 7, 2, str(tmp_path / "people.bf"))
     assert made.budget == {"epsilon": 2}
     expected = np.concatenate([np.eye(6), 2 * workload.parse("marginals:3x2:1").matrix.dense()])
     np.testing.assert_array_equal(made.workload.matrix.dense(), expected)

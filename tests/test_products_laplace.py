@@ -300,3 +300,28 @@ def test_all_ranges_of_64_by_64_are_below_the_product_of_factors():
     product = take_apart("all-range:64x64", "unbounded:64x64")
     assert products_laplace.fit_kronecker(product, seed=1).error <= 1.02802e9
     assert cells_laplace.fit_cells(product, max_seconds=60.0).error <= 0.95e9
+
+
+@pytest.mark.parametrize(
+    ("workload", "policy", "family"),
+    [
+        ("all-range:6x6", "threshold:6x6:1", "kronecker"),
+        ("marginals:2x3x4:2", "sensitive:2x3x4:0,1", "union"),
+        ("all-range:6x6", "unbounded:6x6", "cells"),
+    ],
+)
+def test_an_interrupted_structured_search_keeps_what_it_has(workload, policy, family):
+    def stop(point):
+        raise KeyboardInterrupt
+
+    made = bf.fit(workload, policy, noise="laplace", family=family, callback=stop)
+    searched = family != "union"  # tables of counts are divided in closed form
+    assert made.status == ("interrupted" if searched else "finished")
+    assert len(made.trace) == searched
+    assert made.unit_error >= made.bounds.lower > 0
+
+
+def test_a_structured_search_that_runs_out_of_time_says_so():
+    made = bf.fit("all-range:6x6", "threshold:6x6:1", noise="laplace", family="kronecker", max_seconds=1e-3)
+    assert made.status == "time limit"
+    assert made.trace[-1].left == 0

@@ -152,8 +152,7 @@ def test_hostile_names_are_words_and_nothing_else():
 def test_the_numbers_are_those_of_the_fit(fits, pages):
     fit = fits["gaussian"]
     page = "".join(Reader(pages["gaussian"]).text)
-    assert f"{fit.rmse(epsilon=1.0, delta=1e-6):.4g} records" in page
-    assert "a release accounts in zCDP and has a few percent more" in page
+    assert f"{bf.plan(fit, epsilon=1.0, delta=1e-6).rmse:.4g} records" in page
     assert f"within {100 * fit.gap:.2g} %" in page
     assert f"{fit.unit_error:.6g}" in page
     assert "the total number of records" in page
@@ -166,6 +165,16 @@ def test_the_comparison_is_the_one_of_compare(pages):
     for row in rows:
         assert row.name in page
         assert f"{row.ratio_to_lower:.4g}" in page
+
+
+def test_a_bundle_shows_how_its_search_went(fits, tmp_path):
+    page = render(bf.load(fits["gaussian"].save(tmp_path / "g.bf")))
+    assert f"{len(fits['gaussian'].trace)} steps drawn" in page
+
+
+def test_the_command_gives_the_options_of_the_search(pages):
+    assert "--max-steps 4" in pages["edge"]
+    assert "--max" not in pages["gaussian"]
 
 
 def test_the_command_of_a_structured_fit_names_its_family(pages):

@@ -56,6 +56,6 @@ def main() -> None:
         click.echo("hdmm-bf: " + " ".join(sentence.split("\n")), err=True)
         sys.exit(2)
     except click.exceptions.Abort:
-        click.echo("hdmm-bf: interrupted.", err=True)
+        click.echo("hdmm-bf: interrupted before the result was complete.", err=True)
         sys.exit(130)
     sys.exit(code if isinstance(code, int) else 0)

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
+from hdmm_bf._display import percent
 from hdmm_bf.cli.requests import problem_parameters, requested
-from hdmm_bf.cli.show import as_json, count, emit, facts, number, percent, progress
+from hdmm_bf.cli.show import as_json, count, emit, facts, free_name, number, progress
 
 _GAP = click.option("--gap", default=1e-3, show_default=True, help="Stop when proven this close to the best possible.")
 _SECONDS = click.option("--max-seconds", type=float, metavar="T", help="Stop after this time with the best so far.")
@@ -21,6 +22,9 @@ _NOISE = click.option(
 )
 _SEED = click.option("--seed", default=0, show_default=True, help="For families that draw random numbers.")
 _STEPS = click.option("--max-steps", type=int, metavar="K", help="Stop after K steps: the same result on every run.")
+_WORKERS = click.option(
+    "--workers", type=int, metavar="N", help="Laplace: restarts side by side [default: one a core]."
+)
 
 
 @click.command(epilog="Example: hdmm-bf bound --workload all-range:64 --policy threshold:64:4")
@@ -73,13 +77,15 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 @_SEED
 @_SECONDS
 @_STEPS
+@_WORKERS
 @_GAP
 @as_json
 @click.pass_context
 def fit(context: click.Context, /, as_json: bool, **_: Any) -> None:
     """Search for the strategy of least expected error, certify it, and write it as a bundle.
 
-    Takes --workload and --policy, or a problem FILE (see hdmm-bf init). Ctrl-C keeps the best strategy so far.
+    Takes --workload and --policy, or a problem FILE (see hdmm-bf init). Ctrl-C keeps the best strategy so far,
+    in B or in interrupted.bf.
     """
     from hdmm_bf import fitting
 
@@ -92,23 +98,28 @@ def fit(context: click.Context, /, as_json: bool, **_: Any) -> None:
             gap=asked.gap,
             max_seconds=asked.max_seconds,
             max_steps=asked.max_steps,
+            workers=asked.workers,
             family=asked.family,
             seed=asked.seed,
             callback=show,
         )
-    if asked.out is not None:
-        made.save(asked.out)
+    out = asked.out
+    if out is None and made.status == "interrupted":
+        out = free_name("interrupted", ".bf")
+    if out is not None:
+        made.save(out)
     rmse = made.rmse(**asked.budget) if asked.budget else None
     if as_json:
         expected = {} if rmse is None else {"budget": dict(asked.budget), "rmse": rmse}
-        emit({**made.summary(), "bundle": asked.out, **expected})
+        emit({**made.summary(), "bundle": out, **expected})
         return
     click.echo(describe(made))
     if rmse is not None:
         budget = ", ".join(f"{name} {value:g}" for name, value in asked.budget.items())
         click.echo(f"Expected rmse of an answer at {budget}: {number(rmse)}")
-    if asked.out is not None:
-        click.echo(f"Wrote {asked.out}; check it with: hdmm-bf verify {asked.out}")
+    if out is not None:
+        kept = "Interrupted: the best strategy so far is kept in" if made.status == "interrupted" else "Wrote"
+        click.echo(f"{kept} {out}; check it with: hdmm-bf verify {out}")
 
 
 @click.command(
@@ -120,6 +131,7 @@ def fit(context: click.Context, /, as_json: bool, **_: Any) -> None:
 @_SEED
 @_SECONDS
 @_STEPS
+@_WORKERS
 @as_json
 @click.pass_context
 def compare(context: click.Context, /, as_json: bool, **_: Any) -> None:
@@ -134,6 +146,7 @@ def compare(context: click.Context, /, as_json: bool, **_: Any) -> None:
             noise=asked.noise,
             max_seconds=asked.max_seconds,
             max_steps=asked.max_steps,
+            workers=asked.workers,
             seed=asked.seed,
             callback=show,
         )

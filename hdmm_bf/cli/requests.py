@@ -11,7 +11,7 @@ from click.core import ParameterSource
 if TYPE_CHECKING:
     from hdmm_bf.problem_file import Request
 
-_OPTIONS = ("noise", "gap", "family", "seed", "max_seconds", "max_steps", "out")
+_OPTIONS = ("noise", "gap", "family", "seed", "max_seconds", "max_steps", "workers", "out")
 
 
 def problem_parameters(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import math
+import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
+
+from hdmm_bf._display import percent
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
@@ -24,15 +30,16 @@ def number(value: float) -> str:
     return f"{value:.6g}"
 
 
-def percent(share: float) -> str:
-    """Write a small share as a percentage."""
-    return f"{100 * share:.2g} %"
-
-
 def count(amount: int, word: str) -> str:
     """Write `1 cell`, `2 cells`, `3 queries`."""
     plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
     return f"{amount} {word if amount == 1 else plural}"
+
+
+def free_name(stem: str, suffix: str) -> str:
+    """Return a name in this folder that nothing has yet: stem.bf, stem-2.bf, ..."""
+    names = itertools.chain([f"{stem}{suffix}"], (f"{stem}-{k}{suffix}" for k in itertools.count(2)))
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def emit(record: dict[str, Any]) -> None:
@@ -42,19 +49,45 @@ def emit(record: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def progress(title: str) -> Iterator[Callable[[Any], None]]:
-    """Show error, bound, gap and time on standard error while it is a terminal; silent otherwise."""
+    """Show error, bound, gap, time and time left on standard error while it is a terminal; silent otherwise."""
     if not sys.stderr.isatty():
         yield lambda point: None
         return
     from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
-    with console.status(f"{title} ...") as status:
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), _left_column()
+    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4) as bar:
+        task = bar.add_task(f"{title} ...", total=None, ends=math.inf)
 
         def update(point: Any) -> None:
-            status.update(
-                f"{title}: error {point.error:.6g}, bound {point.bound:.6g}, "
-                f"gap {percent(point.gap)}, {point.seconds:.0f} s"
-            )
+            bar.update(task, description=step(title, point), ends=time.monotonic() + point.left)
 
         yield update
+
+
+def step(title: str, point: Any) -> str:
+    """Say how far a search is."""
+    if not point.bound > 0:
+        return f"{title}: error {point.error:.6g}"
+    return f"{title}: error {point.error:.6g}, bound {point.bound:.6g}, gap {percent(point.gap)}"
+
+
+def remaining(seconds: float) -> str:
+    """Say how much time is left; nothing when that is not known."""
+    if not math.isfinite(seconds):
+        return ""
+    whole = max(0, round(seconds))
+    return f"about {whole} s left" if whole < 120 else f"about {round(whole / 60)} min left"
+
+
+def _left_column() -> Any:
+    """Return a column that counts the forecast of the last step down."""
+    from rich.progress import ProgressColumn, Task
+    from rich.text import Text
+
+    class Left(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(remaining(task.fields["ends"] - time.monotonic()))
+
+    return Left()

@@ -52,6 +52,6 @@ def fit_cells_dense(
         weights=weights,
         requested_gap=gap,
         seed=seed,
-        status="finished",
+        status=found.status,
         seconds=time.perf_counter() - started,
     )

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hdmm_bf import __version__, _display
 from hdmm_bf import policy as policies
 from hdmm_bf._checks import fail, whole_numbers
 from hdmm_bf._types import IndexArray, Noise, RealVector
 from hdmm_bf.bounds import Bounds
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.mechanisms.privacy import gaussian_epsilon, noise_variance
-from hdmm_bf.strategies import Status
+from hdmm_bf.strategies import Status, TracePoint
 from hdmm_bf.strategies.solver import SENTENCES
 from hdmm_bf.transform import Problem
 
+TRACE_KEPT = 200
+"""Steps of a search that a bundle keeps, evenly chosen, the first and the last among them."""
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Facts(ABC):
     """A strategy for a workload under a policy, with its certificate.
 
@@ -33,6 +37,9 @@ class Facts(ABC):
         seed: the seed of the search.
         status: how the search ended.
         seconds: how long it took, certificate included.
+        options: limits and family that the search was given, where it was given any.
+        trace: error and bound after every step; a bundle keeps at most `TRACE_KEPT` of them.
+        reached: unit error that every mechanism and family reached.
     """
 
     problem: Problem
@@ -41,10 +48,29 @@ class Facts(ABC):
     seed: int
     status: Status
     seconds: float
+    options: Mapping[str, Any] = field(default_factory=dict)
+    trace: tuple[TracePoint, ...] = ()
+    reached: Mapping[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        name = f"{self.problem.workload.spec} under {self.problem.policy.spec}"
-        return f"Fit({name}, {self.noise}, unit error {self.unit_error:.6g}, gap {self.gap:.2g})"
+        return f"Fit({self._name}, {self.noise}, unit error {self.unit_error:.6g}, gap {self.gap:.2g})"
+
+    def _repr_html_(self) -> str:
+        lower = self.bounds.lower
+        proven = f"{lower:.6g} (the error is {self.unit_error / lower:.6g} times this)" if lower > 0 else "none"
+        rows = [
+            ("noise", self.noise),
+            ("unit error", f"{self.unit_error:.6g}"),
+            ("proven lower bound", "0: all answers are public" if self.unit_error == 0 else proven),
+            ("strategy", f"{self.num_rows} measured queries, family {self.family}"),
+            ("public", "; ".join(self.discloses) or "nothing"),
+            ("status", self.sentence),
+        ]
+        return _display.card("Fit", self._name, _display.facts_table(rows))
+
+    @property
+    def _name(self) -> str:
+        return f"{self.problem.workload.spec} under {self.problem.policy.spec}"
 
     @property
     @abstractmethod
@@ -168,6 +194,18 @@ class Facts(ABC):
             "seed": self.seed,
             "status": self.status,
             "discloses": self.discloses,
+        }
+
+    def _claims(self) -> dict[str, Any]:
+        """Return what a bundle says of a fit in its manifest."""
+        kept = np.unique(np.linspace(0, len(self.trace) - 1, min(len(self.trace), TRACE_KEPT)).astype(int))
+        return {
+            "versions": {"hdmm_bf": __version__, "numpy": np.__version__},
+            **{key: value for key, value in self.summary().items() if key not in ("workload", "policy")},
+            "requested_gap": self.requested_gap,
+            "options": dict(self.options),
+            "reached": dict(self.reached),
+            "trace": [[p.seconds, p.error, p.bound] for p in (self.trace[i] for i in kept)],
         }
 
     def _ratio(self, bound: float) -> float | None:

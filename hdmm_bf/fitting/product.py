@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
-from hdmm_bf import __version__, bundle_blocks
+from hdmm_bf import bundle_blocks
 from hdmm_bf._checks import fits, readable_bytes
 from hdmm_bf._types import IndexArray, Noise, RealVector
 from hdmm_bf.bounds import Bounds
@@ -56,7 +56,6 @@ class ProductFit(Facts):
     strategy: BlockStrategy
     proof: dict[str, Any] | None
     why: str = ""
-    reached: dict[str, float] = field(default_factory=dict)
 
     __repr__ = Facts.__repr__
 
@@ -85,20 +84,13 @@ class ProductFit(Facts):
 
     def save(self, path: str | Path) -> Path:
         """Write the fit as a bundle, a folder of plain files."""
-        manifest = {
-            "versions": {"hdmm_bf": __version__, "numpy": np.__version__},
-            **{key: value for key, value in self.summary().items() if key not in ("workload", "policy")},
-            "requested_gap": self.requested_gap,
-            "why": self.why,
-            "reached": dict(self.reached),
-        }
         return bundle_blocks.write(
             path,
             product=self.product,
             strategy=self.strategy,
             proof=self.proof,
             certificate=self.certificate.as_dict(),
-            manifest=manifest,
+            manifest={**self._claims(), "why": self.why},
         )
 
 

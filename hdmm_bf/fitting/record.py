@@ -5,21 +5,20 @@ Every number of a `Fit` is its certificate's: derived from the shipped integers,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import final
 
 import numpy as np
 
-from hdmm_bf import __version__, bundle
+from hdmm_bf import bundle
 from hdmm_bf._checks import fits
 from hdmm_bf._types import IndexArray, RealMatrix, RealVector
 from hdmm_bf.bounds import Bounds
 from hdmm_bf.fitting.facts import Facts
 from hdmm_bf.mechanisms.reconstruction import Reconstruction
-from hdmm_bf.strategies import Strategy, TracePoint
+from hdmm_bf.strategies import Strategy
 
 
 @final
@@ -30,14 +29,10 @@ class Fit(Facts):
     Attributes:
         strategy: what is measured, as it ships.
         weights: edge weights that prove the lower bound.
-        trace: error and bound after every step.
-        reached: unit error that every mechanism and family of the portfolio reached.
     """
 
     strategy: Strategy
     weights: RealVector
-    trace: tuple[TracePoint, ...] = ()
-    reached: Mapping[str, float] = field(default_factory=dict)
 
     __repr__ = Facts.__repr__
 
@@ -73,18 +68,11 @@ class Fit(Facts):
 
     def save(self, path: str | Path) -> Path:
         """Write the fit as a bundle, a folder of plain files."""
-        summary = self.summary()
-        manifest = {
-            "versions": {"hdmm_bf": __version__, "numpy": np.__version__},
-            **{key: value for key, value in summary.items() if key not in ("workload", "policy")},
-            "requested_gap": self.requested_gap,
-            "reached": dict(self.reached),
-        }
         return bundle.write(
             path,
             problem=self.problem,
             strategy=self.strategy,
             weights=self.weights,
             certificate=self.certificate.as_dict(),
-            manifest=manifest,
+            manifest=self._claims(),
         )

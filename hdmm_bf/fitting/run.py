@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ from hdmm_bf.strategies import (
     portfolio,
     search,
 )
+from hdmm_bf.strategies.side_by_side import default_workers
 from hdmm_bf.structure import ProductProblem, as_product
 from hdmm_bf.transform import Problem
 
@@ -55,7 +57,6 @@ class _Found(NamedTuple):
     strategy: Strategy
     weights: RealVector
     status: Status
-    trace: tuple[TracePoint, ...]
     reached: dict[str, float]
 
 
@@ -70,6 +71,7 @@ def fit(
     family: str | None = None,
     seed: int = 0,
     start: Fit | RealVector | None = None,
+    workers: int | None = None,
     callback: Callback | None = None,
 ) -> Fit | ProductFit:
     """Find the strategy of least expected error for a workload under a policy, and certify it.
@@ -89,19 +91,49 @@ def fit(
         seed: for families that draw random numbers.
         start: an earlier fit of the same policy to start from; for Gaussian noise also its edge weights. A Laplace fit
             is never worse than its start.
+        workers: for Laplace noise, restarts that run side by side. By default as many as cores (`default_workers`),
+            and one when `max_steps` is given, so that its result does not depend on the machine's cores.
         callback: called with the error and bound after every step.
 
     Guarantees:
-        Without a time limit, the same inputs and seed give the same strategy on the same machine, bit by bit.
+        Without a time limit, the same inputs, seed and workers give the same strategy on the same machine, bit by bit.
         Laplace fits are never worse than any of the paper's and the classical mechanisms in `reached`.
     """
-    started = time.perf_counter()
     problem = as_problem(workload, policy)
     _check(noise, gap, max_seconds, family)
     whole_number("fit", "seed", seed, least=0, advice="Use a whole number from 0.")
     if max_steps is not None:
         whole_number("fit", "max_steps", max_steps, least=1, advice="Allow at least one step.")
+    if workers is not None:
+        whole_number("fit", "workers", workers, least=1, advice="Use at most as many as there are cores.")
     _check_grid(problem, family)
+    trace: list[TracePoint] = []
+
+    def note(point: TracePoint) -> None:
+        trace.append(point)
+        if callback is not None:
+            callback(point)
+
+    threads = workers or (default_workers() if max_steps is None else 1)
+    made = _fit(problem, noise, gap, max_seconds, max_steps, family, seed, start, threads, note)
+    asked = {"max_seconds": max_seconds, "max_steps": max_steps, "family": family, "workers": workers}
+    options = {name: value for name, value in asked.items() if value is not None}
+    return replace(made, trace=tuple(trace), options=options)
+
+
+def _fit(
+    problem: Problem,
+    noise: Noise,
+    gap: float,
+    max_seconds: float | None,
+    max_steps: int | None,
+    family: str | None,
+    seed: int,
+    start: Fit | RealVector | None,
+    workers: int,
+    callback: Callback,
+) -> Fit | ProductFit:
+    started = time.perf_counter()
     product = structured(problem, noise, family)
     if product is not None and noise == "laplace" and cells_apply(product, family):
         return fit_cells_dense(product, gap=gap, max_seconds=max_seconds, seed=seed, callback=callback, started=started)
@@ -111,11 +143,11 @@ def fit(
         )
     with threads_for(problem.policy.num_cells):
         if is_public(problem):
-            found = _Found(nothing(problem), uniform(problem.policy.num_edges), "exact", (), {})
+            found = _Found(nothing(problem), uniform(problem.policy.num_edges), "exact", {})
         elif noise == "gaussian":
             found = _gaussian(problem, gap, max_seconds, max_steps, start, callback)
         else:
-            found = _laplace(problem, gap, max_seconds, max_steps, family, seed, start, callback)
+            found = _laplace(problem, gap, max_seconds, max_steps, family, seed, start, workers, callback)
         made = found.strategy
         certificate = certify(
             problem, noise=noise, kind=made.kind, integers=made.integers, bits=made.bits, weights=found.weights
@@ -130,7 +162,6 @@ def fit(
         seed=seed,
         status=found.status,
         seconds=seconds,
-        trace=found.trace,
         reached=found.reached,
     )
 
@@ -141,7 +172,7 @@ def _gaussian(
     max_seconds: float | None,
     max_steps: int | None,
     start: Fit | RealVector | None,
-    callback: Callback | None,
+    callback: Callback,
 ) -> _Found:
     aim = _SEARCH_SHARE * gap
     found = search(
@@ -152,7 +183,7 @@ def _gaussian(
         callback=callback,
     )
     strategy = from_gram(problem, found.best, gap=gap, family="gaussian")
-    return _Found(strategy, found.proof, found.status, found.trace, {})
+    return _Found(strategy, found.proof, found.status, {})
 
 
 def _laplace(
@@ -163,7 +194,8 @@ def _laplace(
     family: str | None,
     seed: int,
     start: Fit | RealVector | None,
-    callback: Callback | None,
+    workers: int,
+    callback: Callback,
 ) -> _Found:
     initial = _start_draft(problem, start)
     limit = default_seconds(problem) if max_seconds is None and max_steps is None else max_seconds
@@ -185,6 +217,7 @@ def _laplace(
             table=table,
             family=family,
             initial=initial,
+            workers=workers,
         ),
         gap=gap,
         max_seconds=math.inf if limit is None else limit,
@@ -192,7 +225,7 @@ def _laplace(
         callback=callback,
     )
     status: Status = "interrupted" if lower.status == "interrupted" else found.status
-    return _Found(from_draft(problem, found.best), found.proof, status, found.trace, table.errors)
+    return _Found(from_draft(problem, found.best), found.proof, status, table.errors)
 
 
 def structured(problem: Problem, noise: Noise, family: str | None) -> ProductProblem | None:
@@ -269,6 +302,7 @@ def compare(
     max_seconds: float | None = None,
     max_steps: int | None = None,
     seed: int = 0,
+    workers: int | None = None,
     callback: Callback | None = None,
 ) -> tuple[list[Row], Fit | ProductFit]:
     """Return the paper's, the classical and our mechanisms, best first, and our fit with its bounds.
@@ -276,7 +310,14 @@ def compare(
     On domains too large for dense matrices the others are left out.
     """
     made = fit(
-        workload, policy, noise=noise, max_seconds=max_seconds, max_steps=max_steps, seed=seed, callback=callback
+        workload,
+        policy,
+        noise=noise,
+        max_seconds=max_seconds,
+        max_steps=max_steps,
+        seed=seed,
+        workers=workers,
+        callback=callback,
     )
     table, problem = portfolio.Table(), made.problem
     if made.status != "exact" and isinstance(made, Fit):

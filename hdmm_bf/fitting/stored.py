@@ -19,6 +19,7 @@ from hdmm_bf.certificate import AGREEMENT, Certificate, certify, disagreements
 from hdmm_bf.certificate_blocks import certify_blocks
 from hdmm_bf.fitting.product import ProductFit
 from hdmm_bf.fitting.record import Fit
+from hdmm_bf.strategies import TracePoint
 
 _GRID_ROOM = 1.1, 1e-6
 """Factor and rest by which putting a converged strategy on its grid may exceed the requested gap."""
@@ -59,7 +60,7 @@ def check(path: str | Path) -> tuple[Fit | ProductFit, list[str]]:
         seed=manifest["seed"],
         status=manifest["status"],
         seconds=time.perf_counter() - started,
-        reached={name: float(error) for name, error in manifest["reached"].items()},
+        **_recorded(manifest),
     )
     return made, _disagreements(manifest, held.certificate, made)
 
@@ -84,9 +85,18 @@ def _check_blocks(
         status=manifest["status"],
         seconds=time.perf_counter() - started,
         why=str(manifest.get("why", "")),
-        reached={name: float(error) for name, error in manifest["reached"].items()},
+        **_recorded(manifest),
     )
     return made, _disagreements(manifest, held.certificate, made)
+
+
+def _recorded(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return what a manifest says of the search: nothing rests on it, and nothing can derive it again."""
+    return {
+        "reached": {name: float(error) for name, error in manifest["reached"].items()},
+        "options": dict(manifest.get("options", {})),
+        "trace": tuple(TracePoint(*map(float, point)) for point in manifest.get("trace", [])),
+    }
 
 
 def _derive(path: str | Path, held: bundle.Contents) -> tuple[Certificate, bool]:
@@ -131,6 +141,8 @@ def _manifest_disagreements(manifest: dict[str, Any], made: Fit | ProductFit) ->
     factor, rest = _GRID_ROOM
     if made.status == "converged" and made.gap > factor * made.requested_gap + rest:
         found.append(f"status is claimed to be converged to {made.requested_gap}, derived gap {made.gap}")
+    if made.trace and made.trace[-1].bound > (1 + _ROUNDING) * made.unit_error:
+        found.append(f"trace ends with a bound of {made.trace[-1].bound}, above the error {made.unit_error}")
     found += [
         f"reached is claimed to be {error} by {name}, below the lower bound {certificate.lower_bound}"
         for name, error in made.reached.items()

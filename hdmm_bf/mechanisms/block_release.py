@@ -18,7 +18,6 @@ from typing import Any, Protocol, final, runtime_checkable
 import numpy as np
 from jaxtyping import Int64
 
-from hdmm_bf import policy as policies
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import Noise, RealVector
 from hdmm_bf.mechanisms import intervals
@@ -26,7 +25,8 @@ from hdmm_bf.mechanisms import noise as samplers
 from hdmm_bf.mechanisms.block_recovery import BlockRecovery
 from hdmm_bf.mechanisms.ledger import Account
 from hdmm_bf.mechanisms.plan import Certified, Plan
-from hdmm_bf.mechanisms.release import Interval, checked_counts, chosen_queries, described
+from hdmm_bf.mechanisms.release import checked_counts
+from hdmm_bf.mechanisms.released import Interval, Released
 from hdmm_bf.mechanisms.tables import Histogram, Records, Tables
 from hdmm_bf.strategies.blocks import AnyTensor, Block, BlockStrategy
 from hdmm_bf.transform import Problem
@@ -50,24 +50,18 @@ class FittedBlocks(Certified, Protocol):
 
 @final
 @dataclass(frozen=True, eq=False)
-class BlockRelease:
+class BlockRelease(Released):
     """Private answers for a large domain. Everything in it may be published.
 
     Attributes:
-        problem: the workload and the policy.
-        plan: the noise and the promise.
         measured: the noisy answers of every block.
         recovery: how they become answers.
     """
 
-    problem: Problem
-    plan: Plan
     measured: tuple[AnyTensor, ...]
     recovery: BlockRecovery
 
-    def __repr__(self) -> str:
-        name = f"{self.problem.workload.spec} under {self.problem.policy.spec}"
-        return f"BlockRelease({name}, {self.plan.promise}, rmse {self.plan.rmse:.6g})"
+    __repr__ = Released.__repr__
 
     @cached_property
     def answers(self) -> RealVector:
@@ -84,10 +78,8 @@ class BlockRelease:
         """Unbiased estimate of every cell; refused when they are too many."""
         return self.recovery.estimate(self.measured)
 
-    @property
-    def discloses(self) -> list[str]:
-        """What the policy makes public, in words."""
-        return policies.discloses(self.problem.policy)
+    def _some(self, chosen: Int64[np.ndarray, " q"]) -> tuple[RealVector, RealVector]:
+        return self.answers[chosen], self._stddev(self.problem.workload, chosen)
 
     def answer(self, workload: Workload) -> tuple[RealVector, RealVector]:
         """Return answers and standard deviations of another workload on the same domain, at no further cost."""
@@ -104,13 +96,9 @@ class BlockRelease:
     def interval(self, level: float, queries: Sequence[int] | None = None) -> Interval:
         """Return the ends of intervals that cover the true answers, each with probability `level` at least."""
         intervals.check_level(level)
-        chosen = chosen_queries(self.problem, queries)
+        chosen = self.chosen(queries)
         width = self.half_width(level) * (self.stddev if queries is None else self.stddev[chosen])
         return Interval(self.answers[chosen] - width, self.answers[chosen] + width)
-
-    def half_width(self, level: float) -> float:
-        """Half the width of an interval, in standard deviations."""
-        return intervals.half_width(self.plan.noise, level)
 
     def interval_method(self, num_queries: int | None = None) -> str:
         """Say how intervals are made."""
@@ -119,10 +107,6 @@ class BlockRelease:
     def postprocess(self, *steps: str) -> Any:
         """Refuse: post-processing needs the written-out precision of a dense strategy."""
         raise fail("postprocess", ", ".join(steps), "is for domains that fit a dense strategy", "Leave it out.")
-
-    def summary(self) -> dict[str, Any]:
-        """Return what a reader of the answers must know, as plain values."""
-        return described(self.problem, self.plan)
 
 
 def release_blocks(

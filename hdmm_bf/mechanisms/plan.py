@@ -100,6 +100,11 @@ class Plan:
         return math.sqrt(self.expected_error / self.num_queries)
 
     @property
+    def loss(self) -> dict[str, float | None]:
+        """What the noise is made for: epsilon of Laplace noise, rho of Gaussian noise."""
+        return {"epsilon": self.epsilon} if self.noise == "laplace" else {"rho": self.rho}
+
+    @property
     def promise(self) -> str:
         """The guarantee, in words."""
         if self.noise == "laplace":

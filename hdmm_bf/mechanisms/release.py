@@ -18,13 +18,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Int64
 
-from hdmm_bf import policy as policies
-from hdmm_bf._checks import fail, whole_numbers
+from hdmm_bf._checks import fail
 from hdmm_bf._types import RealVector
 from hdmm_bf.mechanisms import intervals
 from hdmm_bf.mechanisms.exact import ExactSums, exact_product
@@ -33,6 +32,7 @@ from hdmm_bf.mechanisms.noise import LARGEST
 from hdmm_bf.mechanisms.plan import Fitted, Plan
 from hdmm_bf.mechanisms.postprocessing import Processed, postprocess
 from hdmm_bf.mechanisms.reconstruction import Reconstruction
+from hdmm_bf.mechanisms.released import Interval, Released
 from hdmm_bf.transform import Problem
 from hdmm_bf.workload import Workload
 
@@ -42,47 +42,32 @@ _MOST_COEFFICIENTS = 2**28
 _LARGEST_COUNT = 2**53
 
 
-class Interval(NamedTuple):
-    """Lower and upper ends, one for each query."""
-
-    low: RealVector
-    high: RealVector
-
-
 @final
 @dataclass(frozen=True, eq=False)
-class Release:
+class Release(Released):
     """Private answers and how good they are. Everything in it may be published.
 
     Attributes:
-        problem: the workload and the policy.
-        plan: the noise and the promise.
         answers: unbiased answers of the workload.
         estimate: unbiased estimate of every cell (of least norm, if the strategy cannot tell all cells apart).
         totals: exact totals of the policy's public components.
         recovery: how the noise of the measurements became noise in the answers.
     """
 
-    problem: Problem
-    plan: Plan
     answers: RealVector
     estimate: RealVector
     totals: RealVector
     recovery: Reconstruction
 
-    def __repr__(self) -> str:
-        name = f"{self.problem.workload.spec} under {self.problem.policy.spec}"
-        return f"Release({name}, {self.plan.promise}, rmse {self.plan.rmse:.6g})"
+    __repr__ = Released.__repr__
 
     @cached_property
     def stddev(self) -> RealVector:
         """Standard deviation of every answer."""
         return np.asarray(self.plan.stddev * np.sqrt(self.recovery.variances()))
 
-    @property
-    def discloses(self) -> list[str]:
-        """What the policy makes public, in words."""
-        return policies.discloses(self.problem.policy)
+    def _some(self, chosen: Int64[np.ndarray, " q"]) -> tuple[RealVector, RealVector]:
+        return self.answers[chosen], np.asarray(self.plan.stddev * np.sqrt(self.recovery.variances(chosen)))
 
     def interval(self, level: float, queries: Sequence[int] | None = None) -> Interval:
         """Return the ends of intervals that cover the true answers, each with probability `level`.
@@ -92,7 +77,7 @@ class Release:
             or wider ends from a tail bound when there are too many to compute; `interval_method` says which.
         """
         intervals.check_level(level)
-        chosen = chosen_queries(self.problem, queries)
+        chosen = self.chosen(queries)
         width = self._half_width(level, chosen, every=queries is None)
         return Interval(self.answers[chosen] - width, self.answers[chosen] + width)
 
@@ -110,7 +95,7 @@ class Release:
             blocks = self.recovery.blocks(chosen)
             found = [intervals.laplace_quantiles(scale * self.recovery.queries(block), level) for block in blocks]
             return np.concatenate([np.empty(0), *found])
-        stddev = self.stddev if every else self.plan.stddev * np.sqrt(self.recovery.variances(chosen))
+        stddev = self.stddev if every else self._some(chosen)[1]
         return np.asarray(self.half_width(level) * stddev)
 
     def answer(self, workload: Workload) -> tuple[RealVector, RealVector]:
@@ -122,40 +107,9 @@ class Release:
         answers = np.asarray(workload.matrix.mv(self.estimate), dtype=np.float64)
         return answers, np.asarray(self.plan.stddev * np.sqrt(variances))
 
-    def half_width(self, level: float) -> float:
-        """Half the width of an interval for any answer, in standard deviations; wide for Laplace noise."""
-        return intervals.half_width(self.plan.noise, level)
-
     def postprocess(self, *steps: str) -> Processed:
         """Return the histogram and answers after "nonnegative", "isotonic" (lines) or "integers", in that order."""
         return postprocess(self, *steps)
-
-    def summary(self) -> dict[str, Any]:
-        """Return what a reader of the answers must know, as plain values."""
-        return described(self.problem, self.plan)
-
-
-def described(problem: Problem, settled: Plan) -> dict[str, Any]:
-    """Return what a reader of answers must know, as plain values."""
-    workload, policy = problem.workload, problem.policy
-    return {
-        "workload": workload.spec,
-        "policy": policy.spec,
-        "hides": policies.hides(policy),
-        "discloses": policies.discloses(policy),
-        "num_cells": workload.num_cells,
-        "num_queries": workload.num_queries,
-        **settled.summary(),
-    }
-
-
-def chosen_queries(problem: Problem, queries: Sequence[int] | None) -> Int64[np.ndarray, " q"]:
-    """Return the numbers of chosen queries, all of them for None; refused when there is no such query."""
-    m = problem.workload.num_queries
-    chosen = np.arange(m) if queries is None else whole_numbers("release.interval", "queries", queries)
-    if chosen.size and not (chosen.min() >= 0 and chosen.max() < m):
-        raise fail("release.interval", f"queries of {chosen.size}", f"queries are 0 to {m - 1}", "Correct them.")
-    return chosen
 
 
 def carry_out(

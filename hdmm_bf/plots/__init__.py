@@ -5,8 +5,8 @@ no global setting is changed: save one with `figure.savefig("name.png")`.
 """
 
 from hdmm_bf.plots.canvas import as_svg
-from hdmm_bf.plots.errors import convergence, error_per_query
+from hdmm_bf.plots.errors import convergence, error_per_query, steps
 from hdmm_bf.plots.policies import policy_graph
 from hdmm_bf.plots.strategies import strategy_heatmap
 
-__all__ = ["as_svg", "convergence", "error_per_query", "policy_graph", "strategy_heatmap"]
+__all__ = ["as_svg", "convergence", "error_per_query", "policy_graph", "steps", "strategy_heatmap"]

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from hdmm_bf._checks import fail
+from hdmm_bf._display import percent
 from hdmm_bf._types import AnyArray, IndexArray, RealVector
 from hdmm_bf.fitting import Fit, ProductFit
 from hdmm_bf.matrix import Kronecker, Matrix
+from hdmm_bf.mechanisms.plan import plan
 from hdmm_bf.mechanisms.privacy import noise_variance
 from hdmm_bf.plots import canvas
+from hdmm_bf.strategies import TracePoint
 from hdmm_bf.workload.ranges import AllRange, Boxes, Prefix
 
 _MOST, _MOST_OF_BLOCKS = 2**40, 5_000_000
@@ -39,7 +43,7 @@ def error_per_query(
     delta: float | None = None,
     others: Mapping[str, RealVector] | None = None,
 ) -> canvas.Figure:
-    """Draw the standard deviation of every answer against the size of the query, else against its number.
+    """Draw the standard deviation that a release gives every answer against the query's size, else its number.
 
     Args:
         fit: the strategy.
@@ -53,14 +57,15 @@ def error_per_query(
         raise fail("plots.error_per_query", f"{m} queries", "are too many to draw", advice)
     delta = 1e-6 if delta is None and fit.noise == "gaussian" else delta
     chosen = _chosen(fit)
-    ours = fit.per_query_stddev(epsilon=epsilon, delta=delta, queries=None if chosen.size == m else chosen.tolist())
+    privacy = plan(fit, epsilon=epsilon, delta=delta).loss
+    ours = fit.per_query_stddev(**privacy, queries=None if chosen.size == m else chosen.tolist())
     ours = np.where(ours > _ROUNDING * ours.max(initial=0.0), ours, 0.0)
     sizes = query_sizes(fit.problem.workload.matrix, chosen)
     with canvas.style():
         figure = _error_figure(fit, epsilon, delta, chosen.size)
         axis = figure.subplots()
         _errors(axis, chosen if sizes is None else sizes, ours, {n: v[chosen] for n, v in (others or {}).items()})
-        bound = math.sqrt(fit.bounds.lower / m * noise_variance(fit.noise, epsilon=epsilon, delta=delta))
+        bound = math.sqrt(fit.bounds.lower / m * noise_variance(fit.noise, **privacy))
         if bound > 0:
             label = "no strategy is below, on average"
             axis.axhline(bound, color="black", linewidth=1.0, linestyle=(0, (1, 2)), label=label)
@@ -151,20 +156,22 @@ def _means(group: IndexArray, values: RealVector) -> RealVector:
     return np.asarray(np.bincount(group, weights=values) / np.bincount(group))
 
 
-def _percent(gap: float) -> str:
-    return f"{100 * gap:.2g} %" if gap >= _ROUNDING else "0 but for rounding"
+def steps(fit: Fit | ProductFit) -> list[TracePoint]:
+    """Return the steps of a search that can be drawn; a search that did not know its bound gets the proven one."""
+    known = [p if p.bound > 0 else replace(p, bound=fit.bounds.lower) for p in fit.trace]
+    return [p for p in known if math.isfinite(p.error) and p.error >= p.bound > 0]
 
 
 def convergence(fit: Fit | ProductFit) -> canvas.Figure:
     """Draw error and bound after every step of the search, and the proven gap between them."""
-    points = [p for p in getattr(fit, "trace", ()) if math.isfinite(p.error) and p.bound > 0]
+    points = steps(fit)
     if len(points) < 2:
-        advice = "Draw it right after a search; bundles and structured fits keep no steps."
+        advice = "Searches that end at once, and bundles of older versions, have no steps to draw."
         raise fail("plots.convergence", f"{len(points)} steps", "needs two steps at least", advice)
     seconds = np.array([p.seconds for p in points])
     error, bound = np.array([p.error for p in points]), np.array([p.bound for p in points])
     with canvas.style():
-        note = f"{len(points)} steps; the gap that is left is {_percent(points[-1].gap)}"
+        note = f"{len(points)} steps; the gap that is left is {percent(points[-1].gap)}"
         figure = canvas.new_figure("How fast was the gap to the best possible closed?", height=4.4, note=note)
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
         marker = "o" if len(points) < 30 else None
@@ -176,7 +183,8 @@ def convergence(fit: Fit | ProductFit) -> canvas.Figure:
         above.legend(loc="best")
         gap = np.maximum(100 * (error / bound - 1), 1e-6)
         below.plot(seconds, gap, color="black", marker=marker, markersize=3)
-        below.set_yscale("log")
+        if gap.max() > _WIDE * gap.min():
+            below.set_yscale("log")
         below.set_ylabel("gap, %")
         below.set_xlabel("seconds")
         below.grid(axis="y", color="#e5e5e5")

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from jaxtyping import Int
 from scipy.sparse import csgraph
 
+from hdmm_bf import _display
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import EdgeArray, IndexArray, RealVector, SparseMatrix
 from hdmm_bf.domain import Domain
@@ -82,6 +83,18 @@ class Policy:
 
     def __repr__(self) -> str:
         return f"Policy({self.spec!r}, cells={self.num_cells}, edges={self.num_edges})"
+
+    def _repr_html_(self) -> str:
+        from hdmm_bf.policy.words import discloses, hides
+
+        rows = [
+            ("cells", f"{self.num_cells}" if self.domain.num_attributes == 1 else f"{self.num_cells}: {self.domain}"),
+            ("edges", str(self.num_edges)),
+            ("hidden", hides(self)),
+            ("public", "; ".join(discloses(self)) or "nothing, not even the number of records"),
+            *(("note", note) for note in self.notes),
+        ]
+        return _display.card("Policy", self.spec, _display.facts_table(rows))
 
     @property
     def num_cells(self) -> int:

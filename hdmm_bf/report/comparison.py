@@ -11,6 +11,7 @@ from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import RealVector
 from hdmm_bf.error import Draft
 from hdmm_bf.fitting import Fit, ProductFit, Row
+from hdmm_bf.mechanisms.plan import plan
 from hdmm_bf.mechanisms.privacy import noise_variance
 from hdmm_bf.mechanisms.reconstruction import Reconstruction
 from hdmm_bf.strategies import from_draft, portfolio
@@ -32,6 +33,11 @@ class Compared(NamedTuple):
 def example_privacy(fit: Fit | ProductFit) -> dict[str, Any]:
     """Return the privacy parameters of the examples: epsilon 1, and delta 1e-6 for Gaussian noise."""
     return {"epsilon": 1.0, "delta": 1e-6} if fit.noise == "gaussian" else {"epsilon": 1.0}
+
+
+def example_loss(fit: Fit | ProductFit) -> dict[str, Any]:
+    """Return what the noise of a release with these parameters is made for."""
+    return plan(fit, **example_privacy(fit)).loss
 
 
 def compared(fit: Fit | ProductFit) -> Compared | None:
@@ -69,4 +75,4 @@ def _deviations(fit: Fit | ProductFit, draft: Draft) -> RealVector:
     """Spread a mechanism's total error over the queries as its reconstruction does."""
     variances = Reconstruction(fit.problem, from_draft(fit.problem, draft)).variances(None)
     share = variances / variances.sum()
-    return np.asarray(np.sqrt(noise_variance(fit.noise, **example_privacy(fit)) * draft.error * share))
+    return np.asarray(np.sqrt(noise_variance(fit.noise, **example_loss(fit)) * draft.error * share))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+from hdmm_bf._display import text
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """What a browser may load for this page: nothing but what is in it."""
@@ -48,11 +49,6 @@ class Section(NamedTuple):
     body: str
 
 
-def text(value: object) -> str:
-    """Escape anything for HTML, also inside attributes."""
-    return html.escape(str(value), quote=True)
-
-
 def paragraph(words: str, kind: str = "") -> str:
     """Return words as an escaped paragraph."""
     return f'<p class="{kind}">{text(words)}</p>' if kind else f"<p>{text(words)}</p>"
@@ -61,12 +57,6 @@ def paragraph(words: str, kind: str = "") -> str:
 def bullets(items: Iterable[str]) -> str:
     """Return words as an escaped list."""
     return "<ul>" + "".join(f"<li>{text(item)}</li>" for item in items) + "</ul>"
-
-
-def facts_table(rows: Sequence[tuple[str, str]]) -> str:
-    """Return names and values as a table with a heading for every row."""
-    lines = "".join(f'<tr><th scope="row">{text(name)}</th><td>{text(value)}</td></tr>' for name, value in rows)
-    return f'<div class="wide"><table><tbody>{lines}</tbody></table></div>'
 
 
 def picture(svg: str, alternative: str, caption: str) -> str:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hdmm_bf import plots
 from hdmm_bf import policy as policies
 from hdmm_bf._checks import InputError
 from hdmm_bf.fitting import Fit, ProductFit
 from hdmm_bf.plots.errors import can_draw
-from hdmm_bf.report.comparison import Compared, example_privacy
+from hdmm_bf.report.comparison import Compared, example_loss
 from hdmm_bf.report.page import Section, paragraph, picture
-from hdmm_bf.strategies import TracePoint
 
 _RANGE_KNOWN = 50_000
 """Queries up to which the least and the largest error are written out."""
@@ -63,7 +60,7 @@ def errors(fit: Fit | ProductFit, others: Compared | None) -> Section:
     if not can_draw(fit):
         words = f"With {m} queries there is no picture; fit.per_query_stddev gives chosen ones."
         return Section(anchor, heading, paragraph(words))
-    privacy = example_privacy(fit)
+    privacy = example_loss(fit)
     try:
         spread = fit.per_query_stddev(**privacy) if m <= _RANGE_KNOWN else None
         figure = plots.error_per_query(fit, others=others.stddevs if others else None)
@@ -82,22 +79,19 @@ def _no_steps(fit: Fit | ProductFit) -> str:
     """Say why there is no picture of the search."""
     if fit.status == "exact":
         return ""
-    if isinstance(fit, Fit) and len(fit.trace) == 1:
-        return "It took one step."
-    kept = "A structured search keeps no steps" if isinstance(fit, ProductFit) else "A bundle keeps no steps"
-    return f"{kept}, so there is no picture of them."
+    return "It took one step." if fit.trace else "Its steps were not kept, so there is no picture of them."
 
 
 def progress(fit: Fit | ProductFit) -> Section:
     """Draw the search, where its steps are known."""
     heading, anchor = "How the search went", "search"
-    trace: Sequence[TracePoint] = fit.trace if isinstance(fit, Fit) else ()
+    trace = plots.steps(fit)
     if len(trace) < 2:
         return Section(anchor, heading, paragraph(f"{fit.sentence} {_no_steps(fit)}".strip()))
     last = trace[-1]
     alternative = (
-        f"Error and proven bound over {len(trace)} steps: error {last.error:.6g} and bound {last.bound:.6g} at the "
-        f"end, after {last.seconds:.2g} seconds."
+        f"Error and proven bound over the search, {len(trace)} steps drawn: error {last.error:.6g} and bound "
+        f"{last.bound:.6g} at the end, after {last.seconds:.2g} seconds."
     )
     drawn = plots.as_svg(plots.convergence(fit), name="search")
     return Section(anchor, heading, picture(drawn, alternative, f"{fit.sentence} {alternative}"))

@@ -8,21 +8,14 @@ import shlex
 from hdmm_bf import __version__
 from hdmm_bf import policy as policies
 from hdmm_bf._checks import InputError
+from hdmm_bf._display import facts_table, percent, text
 from hdmm_bf.bundle_checks import named_policy, named_workload
 from hdmm_bf.fitting import Fit, ProductFit
-from hdmm_bf.fitting.product import FAMILIES
-from hdmm_bf.fitting.run import DENSE_CELLS
-from hdmm_bf.report.comparison import LARGEST, Compared, example_privacy
-from hdmm_bf.report.page import Section, bullets, facts_table, paragraph, text
-
-_ROUNDING = 1e-8
-"""Smaller shares are zero but for rounding."""
+from hdmm_bf.mechanisms.privacy import noise_variance
+from hdmm_bf.report.comparison import LARGEST, Compared, example_loss, example_privacy
+from hdmm_bf.report.page import Section, bullets, paragraph
 
 _KINDS = {"paper": "paper", "classical": "classical", "ours": "ours"}
-_ACCOUNTING = (
-    " This is with the exact Gaussian noise for that privacy; a release accounts in zCDP and has a few percent more, "
-    "which hdmm-bf release --dry-run tells."
-)
 _SOFTWARE = "hdmm_bf: optimised matrix mechanisms under Blowfish privacy policies"
 _ARTICLE = (
     "Samuel Haney, Ashwin Machanavajjhala, Bolin Ding. Design of Policy-Aware Differentially Private Algorithms. "
@@ -62,7 +55,7 @@ def _distance(fit: Fit | ProductFit) -> str:
         return "No bound is proven for this structure, so it is not known how far from the best possible this is."
     if fit.noise == "gaussian":
         return (
-            f"The expected squared error is proven to be within {_percent(fit.gap)} of the best that any Gaussian "
+            f"The expected squared error is proven to be within {percent(fit.gap)} of the best that any Gaussian "
             "matrix mechanism can reach under this policy."
         )
     return (
@@ -71,17 +64,12 @@ def _distance(fit: Fit | ProductFit) -> str:
     )
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if share >= _ROUNDING else "0 %"
-
-
 def _example(fit: Fit | ProductFit) -> str:
     privacy = example_privacy(fit)
     at = "epsilon 1 and delta 1e-6" if "delta" in privacy else "epsilon 1"
     return (
-        f"For example at {at} the root mean squared error of a query is {fit.rmse(**privacy):.4g} records, whatever "
-        f"the data are. Doubling epsilon {'about ' if 'delta' in privacy else ''}halves it."
-        + (_ACCOUNTING if "delta" in privacy else "")
+        f"For example at {at} a release has a root mean squared error of {fit.rmse(**example_loss(fit)):.4g} records a "
+        f"query, whatever the data are. Doubling epsilon {'about ' if 'delta' in privacy else ''}halves it."
     )
 
 
@@ -110,7 +98,7 @@ def facts(fit: Fit | ProductFit) -> Section:
         ("unit error", f"{record['unit_error']:.6g}"),
         ("proven lower bound", bound),
         ("SVD bound of the paper", f"{record['svd_bound']:.6g}"),
-        ("gap", "unknown" if record["gap"] is None else _percent(record["gap"])),
+        ("gap", "unknown" if record["gap"] is None else percent(record["gap"])),
         ("best possible", _proven(fit)),
         ("sensitivity", f"{record['sensitivity']:.6g}"),
         ("status", fit.sentence),
@@ -128,7 +116,7 @@ def _proven(fit: Fit | ProductFit) -> str:
     if fit.unit_error == 0:
         return "yes: there is no error"
     close = fit.certified or fit.gap <= fit.requested_gap
-    return f"yes, proven to {_percent(fit.requested_gap)}" if close else "not proven"
+    return f"yes, proven to {percent(fit.requested_gap)}" if close else "not proven"
 
 
 def _domain(fit: Fit | ProductFit) -> str:
@@ -146,7 +134,7 @@ def comparison(fit: Fit | ProductFit, others: Compared | None) -> Section:
         words = f"Other mechanisms are computed for up to {LARGEST} cells only; this domain is larger."
         return Section(anchor, heading, paragraph(words))
     privacy, m = example_privacy(fit), fit.problem.workload.num_queries
-    scale = fit.expected_error(**privacy) / fit.unit_error
+    scale = noise_variance(fit.noise, **example_loss(fit))
     head = "".join(
         f'<th scope="col"{" class=number" if i in (2, 3) else ""}>{words}</th>'
         for i, words in enumerate(("mechanism", "from", "rmse of a query", "error / bound"))
@@ -188,12 +176,11 @@ def reproduce(fit: Fit | ProductFit, bundle: str) -> Section:
 
 def _fit_command(fit: Fit | ProductFit, name: str) -> str:
     workload, policy = _specs(fit)
-    structured = isinstance(fit, ProductFit) and fit.problem.policy.num_cells <= DENSE_CELLS[fit.noise]
-    family = f" --family {fit.family}" if structured and fit.family in FAMILIES else ""
+    given = "".join(f" --{name.replace('_', '-')} {shlex.quote(str(v))}" for name, v in fit.options.items())
     return (
         f"hdmm-bf fit --workload {shlex.quote(workload or 'WORKLOAD.npz')} "
         f"--policy {shlex.quote(policy or 'POLICY.csv')} --noise {fit.noise} --gap {fit.requested_gap:g} "
-        f"--seed {fit.seed}{family} --out {name}"
+        f"--seed {fit.seed}{given} --out {name}"
     )
 
 

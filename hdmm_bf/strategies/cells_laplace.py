@@ -22,7 +22,7 @@ from hdmm_bf.policy import BOTTOM
 from hdmm_bf.strategies import budget
 from hdmm_bf.strategies.blocks import apply_factors
 from hdmm_bf.strategies.products_laplace import Clock
-from hdmm_bf.strategies.solver import Callback, minimise
+from hdmm_bf.strategies.solver import Callback, Status, minimise
 from hdmm_bf.structure import ProductProblem
 
 NAME = "p-identity on cells"
@@ -44,6 +44,7 @@ class CellsDraft(NamedTuple):
 
     Theta: RealMatrix
     error: float
+    status: Status = "finished"
 
 
 def applies(product: ProductProblem) -> bool:
@@ -101,11 +102,13 @@ def fit_cells(
         The strategy has L1 sensitivity 1 and the unit error it says, and is never worse than the identity.
     """
     assert applies(product), "other policies have other sensitivities"
-    clock, found = Clock(max_seconds, callback), CellsDraft(np.zeros((0, math.prod(product.sizes))), math.inf)
-    for count, found in enumerate(steps(product, seed=seed)):
-        if not clock.tick(found.error) or count >= _STARTS:
-            break
-    return found
+    clock, none = Clock(max_seconds, callback), np.zeros((0, math.prod(product.sizes)))
+    found = CellsDraft(none, unit_error(product, none))
+    with clock.interruptible():
+        for count, found in enumerate(steps(product, seed=seed)):
+            if not clock.tick(found.error) or count >= _STARTS:
+                break
+    return found._replace(status=clock.status)
 
 
 def steps(product: ProductProblem, *, seed: int) -> Iterator[CellsDraft]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -28,8 +29,15 @@ def fit_laplace(
     ones = np.ones((1,) * len(product.sizes))
     sketches: tuple[Sketch, ...]
     if len(product.terms) == 1:
-        draft = fit_kronecker(product, seed=seed, max_seconds=max_seconds, callback=callback)
-        sketches, error, family, why = (Sketch(draft.factors, ones),), draft.error, "kronecker", _ONE
+        beside = _beside(bounds.lower or 0.0, callback)
+        draft = fit_kronecker(product, seed=seed, max_seconds=max_seconds, callback=beside)
+        sketches, error, status, family, why = (
+            (Sketch(draft.factors, ones),),
+            draft.error,
+            draft.status,
+            "kronecker",
+            _ONE,
+        )
     else:
         union = fit_union(product, seed=seed, max_seconds=max_seconds, callback=callback)
         pairs = zip(union.blocks, union.answers, strict=True)
@@ -37,9 +45,14 @@ def fit_laplace(
             Sketch(block.factors, ones if block.error > 0 else np.full_like(ones, np.inf), terms)
             for block, terms in pairs
         )
-        error, family, why = union.error, "union", _MANY
+        error, status, family, why = union.error, union.status, "union", _MANY
     trace = (TracePoint(0.0, error, bounds.lower or 0.0),)
-    return Found(sketches, error, bounds.lower, bounds.svd, family, proof, why, "finished", trace)
+    return Found(sketches, error, bounds.lower, bounds.svd, family, proof, why, status, trace)
+
+
+def _beside(bound: float, callback: Callback | None) -> Callback | None:
+    """Tell the bound, which is known before the search, with every step of it."""
+    return None if callback is None else lambda point: callback(replace(point, bound=bound))
 
 
 def _proof(product: ProductProblem) -> dict[str, object] | None:

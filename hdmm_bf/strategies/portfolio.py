@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import final
 
 from hdmm_bf._types import Norm, RealVector
 from hdmm_bf.error import Draft
 from hdmm_bf.strategies import budget, classical, dictionary, grids, p_identity, paper, vertex
+from hdmm_bf.strategies.side_by_side import side_by_side
 from hdmm_bf.strategies.solver import Progress
 from hdmm_bf.transform import Problem
 
@@ -24,6 +26,12 @@ FAMILIES = {
     "vertex": vertex.steps,
     "dictionary": dictionary.steps,
 }
+_RESTARTING = frozenset({"p-identity", "cell-budgets", "vertex"})
+"""Families whose steps are restarts or kicks without end: several searches of one family can run side by side."""
+
+_APART = 1000
+"""Between the seeds of searches that run side by side."""
+
 _LOOK = {"grid": 40, "p-identity": 12, "cell-budgets": 8, "vertex": 13, "dictionary": 2, "polish": 1}
 """Steps of every family before the leader gets more than the others."""
 
@@ -88,8 +96,11 @@ def steps(
     table: Table,
     family: str | None = None,
     initial: Draft | None = None,
+    workers: int = 1,
 ) -> Iterator[Progress[Draft, RealVector]]:
     """Yield the best strategy so far: of the floors first, then after every step of every family.
+
+    With several workers, families that restart themselves run as many restarts side by side.
 
     Guarantees:
         Neither a floor nor the initial strategy has a smaller error than any candidate yielded.
@@ -104,23 +115,44 @@ def steps(
     yield offer(min(floors(problem, table, "L1"), key=lambda d: d.error))  # one step, which no limit cuts short
     if initial is not None:
         yield offer(initial)
-    found_next: Draft | None
-    running = {name: FAMILIES[name](problem, seed=seed + i) for i, name in enumerate(applicable(problem, family))}
+    pool = ThreadPoolExecutor(workers) if workers > 1 else None
+    chosen = enumerate(applicable(problem, family))
+    running = {name: _search(problem, name, seed + i, workers, pool) for i, name in chosen}
     if family is None and "vertex" in running:
         running["polish"] = _polish(problem, lambda: best)
+    try:
+        for found in _taken(running, table, workers):
+            yield offer(found)
+    finally:
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _search(problem: Problem, name: str, seed: int, workers: int, pool: Executor | None) -> Iterator[Draft]:
+    if pool is None or name not in _RESTARTING:
+        return FAMILIES[name](problem, seed=seed)
+    return side_by_side([FAMILIES[name](problem, seed=seed + _APART * k) for k in range(workers)], pool)
+
+
+def _taken(running: dict[str, Iterator[Draft]], table: Table, workers: int) -> Iterator[Draft]:
+    """Take the turns of the families; one that ends or gains no more is dropped."""
     reached = dict.fromkeys(running, math.inf)
     idle = dict.fromkeys(running, 0)
-    for name in _turns(running, reached):
-        found_next = next(running[name], None)
-        if found_next is None:
+    for name in _turns(running, reached, workers):
+        found = next(running[name], None)
+        if found is None:
             del running[name]
             continue
-        idle[name] = 0 if found_next.error < reached[name] * (1 - _GAIN) else idle[name] + 1
-        reached[name] = min(reached[name], found_next.error)
-        table.note(found_next.origin, found_next.error, "ours")
-        if idle[name] >= _STALE[name]:
+        idle[name] = 0 if found.error < reached[name] * (1 - _GAIN) else idle[name] + 1
+        reached[name] = min(reached[name], found.error)
+        table.note(found.origin, found.error, "ours")
+        if idle[name] >= _STALE[name] * _restarts(name, workers):
             del running[name]
-        yield offer(found_next)
+        yield found
+
+
+def _restarts(name: str, workers: int) -> int:
+    return workers if name in _RESTARTING else 1
 
 
 def _polish(problem: Problem, current: Callable[[], Draft | None]) -> Iterator[Draft]:
@@ -130,15 +162,15 @@ def _polish(problem: Problem, current: Callable[[], Draft | None]) -> Iterator[D
         yield vertex.polish(problem, found)
 
 
-def _turns(running: dict[str, Iterator[Draft]], reached: dict[str, float]) -> Iterator[str]:
+def _turns(running: dict[str, Iterator[Draft]], reached: dict[str, float], workers: int) -> Iterator[str]:
     """First a look at every family; then mostly the leader, as long as it gains, with one turn of the others."""
     for name in list(running):
-        for _ in range(_LOOK[name]):
+        for _ in range(_LOOK[name] * _restarts(name, workers)):
             if name in running:
                 yield name
     while running:
         leader = min(running, key=lambda name: (reached[name], name))
-        for _ in range(_LEADER_TURNS):
+        for _ in range(_LEADER_TURNS * _restarts(leader, workers)):
             if leader in running:
                 yield leader
         for name in list(running):

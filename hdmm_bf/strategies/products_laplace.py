@@ -12,6 +12,7 @@ product. No use is made of public totals: `known_totals` says what knowing them 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -27,7 +28,7 @@ from hdmm_bf.error import trace_of_inverse
 from hdmm_bf.matrix import Incidence, Matrix
 from hdmm_bf.strategies import vertex
 from hdmm_bf.strategies.grids import Part
-from hdmm_bf.strategies.solver import Callback, TracePoint, minimise
+from hdmm_bf.strategies.solver import Callback, Status, TracePoint, minimise
 from hdmm_bf.structure import ProductProblem, Term
 from hdmm_bf.transform import Problem
 
@@ -52,6 +53,7 @@ class KroneckerDraft(NamedTuple):
 
     factors: tuple[RealMatrix, ...]
     error: float
+    status: Status = "finished"
 
 
 def fit_kronecker(
@@ -65,7 +67,7 @@ def fit_kronecker(
     """
     assert len(product.terms) == 1, "several terms need unions_laplace"
     clock = Clock(max_seconds, callback)
-    return fit_term(product.terms[0], Attributes(product, seed), clock)
+    return fit_term(product.terms[0], Attributes(product, seed), clock)._replace(status=clock.status)
 
 
 # ---------------------------------------------------------------- one attribute
@@ -160,17 +162,28 @@ def _error(A: RealMatrix, V: SquareMatrix) -> float:
 
 @final
 class Clock:
-    """The time limit, and the callback's trace."""
+    """The time limit, the callback's trace, and why the search ended."""
 
     def __init__(self, max_seconds: float, callback: Callback | None) -> None:
         self._start, self._limit, self._callback = time.perf_counter(), max_seconds, callback
+        self.status: Status = "finished"
 
     def tick(self, error: float) -> bool:
         """Report an error and return whether there is time left."""
         seconds = time.perf_counter() - self._start
         if self._callback is not None:
-            self._callback(TracePoint(seconds, error, 0.0))
-        return seconds < self._limit
+            self._callback(TracePoint(seconds, error, 0.0, max(0.0, self._limit - seconds)))
+        if self.status == "finished" and seconds >= self._limit:
+            self.status = "time limit"
+        return self.status == "finished"
+
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """End a search that the user interrupts; what it has found so far is kept."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.status = "interrupted"
 
 
 class Attributes(dict[bytes, Attribute]):
@@ -195,12 +208,10 @@ def fit_term(term: Term, pool: Attributes, clock: Clock) -> KroneckerDraft:
     """Search each attribute by itself, then the reach they share."""
     attributes = pool.of(term)
     distinct = list({id(a): a for a in attributes}.values())
-    for attribute in distinct:
-        for _ in attribute.columns():
-            if not clock.tick(_chosen(term, attributes).error):
-                return _chosen(term, attributes)
-    if any(a.bends for a in attributes):
-        _lower_reach(term, attributes, distinct, clock)
+    with clock.interruptible():
+        going = all(clock.tick(_chosen(term, attributes).error) for a in distinct for _ in a.columns())
+        if going and any(a.bends for a in attributes):
+            _lower_reach(term, attributes, distinct, clock)
     return _chosen(term, attributes)
 
 

@@ -14,7 +14,7 @@ import functools
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, final
 
 import numpy as np
@@ -51,11 +51,12 @@ class Progress(Generic[Candidate, Proof]):
 @final
 @dataclass(frozen=True)
 class TracePoint:
-    """Best error and best bound after one step."""
+    """Best error and best bound after one step, and a forecast of the seconds left (infinite when there is none)."""
 
     seconds: float
     error: float
     bound: float
+    left: float = math.inf
 
     @property
     def gap(self) -> float:
@@ -105,7 +106,9 @@ def search(
     status: Status = "finished"
     try:
         while True:
-            trace.append(TracePoint(time.perf_counter() - started, error, bound))
+            now = TracePoint(time.perf_counter() - started, error, bound)
+            left = min(max_seconds - now.seconds, _until_closed(trace, now, gap))
+            trace.append(replace(now, left=max(0.0, left)))
             if callback is not None:
                 callback(trace[-1])
             if error <= bound * (1 + gap):
@@ -127,6 +130,16 @@ def search(
     except KeyboardInterrupt:
         status = "interrupted"
     return Outcome(best, proof, error, bound, status, tuple(trace))
+
+
+def _until_closed(trace: list[TracePoint], now: TracePoint, gap: float) -> float:
+    """Forecast when the gap will be closed if it goes on falling by the same factor a second as of late."""
+    if now.gap <= gap:
+        return 0.0
+    earlier = trace[len(trace) // 2] if len(trace) > 1 else now
+    if not now.gap < earlier.gap < math.inf:
+        return math.inf
+    return (now.seconds - earlier.seconds) * math.log(now.gap / gap) / math.log(earlier.gap / now.gap)
 
 
 Loss: TypeAlias = Callable[..., Any]

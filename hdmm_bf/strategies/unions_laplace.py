@@ -15,7 +15,7 @@ import numpy as np
 from hdmm_bf._types import RealMatrix, RealVector
 from hdmm_bf.matrix import Identity, Ones
 from hdmm_bf.strategies.products_laplace import Attributes, Clock, KroneckerDraft, fit_term, reach, reaches
-from hdmm_bf.strategies.solver import Callback
+from hdmm_bf.strategies.solver import Callback, Status
 from hdmm_bf.structure import ProductProblem, Term
 
 _SHARE_PATIENCE = 15
@@ -28,6 +28,7 @@ class UnionDraft(NamedTuple):
     blocks: tuple[KroneckerDraft, ...]
     answers: tuple[tuple[int, ...], ...]
     error: float
+    status: Status = "finished"
 
 
 def fit_union(
@@ -43,7 +44,7 @@ def fit_union(
     if all(_is_table(term) for term in product.terms):
         return _fit_tables(product)
     made = [fit_term(term, attributes, clock) for term in product.terms]
-    return _shared_out(product, made, tuple((k,) for k in range(len(made))))
+    return _shared_out(product, made, tuple((k,) for k in range(len(made))))._replace(status=clock.status)
 
 
 def shares(errors: RealVector, moves: RealMatrix) -> RealVector:

@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 import scipy.sparse as sp
 
+from hdmm_bf import _display
 from hdmm_bf._checks import as_array, fail, finite, fits, position, real_matrix
 from hdmm_bf._types import AnyArray, Number, SquareMatrix
 from hdmm_bf.domain import Domain, DomainLike, as_domain
@@ -19,6 +20,8 @@ MatrixLike = Any
 """A NumPy array, a scipy.sparse matrix, nested lists, or one of our implicit matrices."""
 
 _BYTES_PER_NAME = 80
+_SHOWN = 3
+"""Queries whose names a notebook shows, besides the last."""
 _LARGEST_INDEX = np.iinfo(np.int64).max
 
 
@@ -50,6 +53,16 @@ class Workload:
 
     def __repr__(self) -> str:
         return f"Workload({self.spec!r}, queries={self.num_queries}, cells={self.num_cells})"
+
+    def _repr_html_(self) -> str:
+        m, n = self.matrix.shape
+        shown = [*range(min(m, _SHOWN)), *([m - 1] if m > _SHOWN else [])] if m <= _LARGEST_INDEX else []
+        rows = [
+            ("queries", str(m)),
+            ("cells", str(n) if self.domain.num_attributes == 1 else f"{n}: {self.domain}"),
+            *((f"query {i}", self.namer(i)) for i in shown),
+        ]
+        return _display.card("Workload", self.spec, _display.facts_table(rows))
 
     @property
     def num_queries(self) -> int:
