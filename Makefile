@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint types unit slow bench clean
+.PHONY: demo test lint types unit slow bench docs clean
 
 demo: $(READY)
 	@$(BIN)/python -m experiments.demo
@@ -29,6 +29,10 @@ bench: $(READY)
 	$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python -m experiments.benchmarks
 
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/sphinx-build -W --keep-going -b html docs out/docs
+
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hdmm_bf needs Python 3.11 or newer; set PYTHON=... on the make command line")'
 	$(PYTHON) -m venv $(VENV)
@@ -37,4 +41,4 @@ $(READY): pyproject.toml
 	@touch $(READY)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist out/docs

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hdmm_bf import bounds, domain, matrix, policy, transform, workload
+    from hdmm_bf import bounds, domain, matrix, plots, policy, transform, workload
     from hdmm_bf._checks import InputError
     from hdmm_bf.bounds import Bounds
     from hdmm_bf.certificate import Certificate
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = ("bounds", "domain", "matrix", "policy", "transform", "workload")
+_MODULES = ("bounds", "domain", "matrix", "plots", "policy", "transform", "workload")
 _NAMES = {
     "Bounds": "bounds",
     "Certificate": "certificate",
@@ -78,6 +78,7 @@ __all__ = [
     "load",
     "matrix",
     "plan",
+    "plots",
     "policy",
     "release",
     "sensitivity",

@@ -1,6 +1,6 @@
 """Lower bounds on the unit error of any strategy: the paper's SVD bound and the dual bound.
 
-For weights mu >= 0 on the edges with sum 1, every strategy of L2 sensitivity at most 1 has
+For weights mu >= 0 on the edges with sum 1, every strategy of L2 sensitivity at most 1 has::
 
     unit error >= f(mu)^2,    f(mu) = ||W_G diag(sqrt mu)||_* = tr (R L(mu) R^T)^(1/2),    V = R^T R
 

@@ -2,7 +2,7 @@
 
 Each component of the policy graph is grounded: at BOTTOM if it holds it, else at its last cell, which is
 given up because the component's total n_C is public. With D the identity on the kept cells and -1 in the
-row of a given-up cell,
+row of a given-up cell::
 
     x = D x_kept + sum_C n_C e_C        W x = (W D) x_kept + sum_C n_C W[:, C]        W_G = W D P_G
 
@@ -169,7 +169,7 @@ class Problem:
 
     @cached_property
     def P(self) -> Incidence:
-        """P_G, k x e: column e_head - e_tail, or e_head when the tail is the ground."""
+        """P_G, k x e; a column is e_head - e_tail, or e_head when the tail is the ground."""
         head, tail = self.oriented
         position = np.append(self.grounding.position, -1)  # BOTTOM (-1) is the last entry
         return Incidence(position[head], position[tail], self.grounding.kept.size)

@@ -135,6 +135,12 @@ def test_help_fits_on_a_screen(arguments):
     assert len(result.stdout.splitlines()) <= SCREEN
 
 
+def test_the_list_of_commands_cuts_no_sentence_short():
+    listed = run().stdout.partition("Commands:")[2]
+    assert "doctor" in listed
+    assert "..." not in listed
+
+
 def test_help_of_explain_has_an_example_that_runs():
     lines = run("explain", "--help").stdout.splitlines()
     example = next(line for line in lines if "Example: hdmm-bf " in line)

@@ -122,7 +122,10 @@ def fit(context: click.Context, /, as_json: bool, **_: Any) -> None:
         click.echo(f"{kept} {out}; check it with: hdmm-bf verify {out}")
 
 
-@click.command(epilog="Example: hdmm-bf compare --workload all-range:64 --policy threshold:64:4 --noise laplace")
+@click.command(
+    short_help="Set the paper's and the classical mechanisms beside ours.",
+    epilog="Example: hdmm-bf compare --workload all-range:64 --policy threshold:64:4 --noise laplace",
+)
 @problem_parameters
 @_NOISE
 @_SEED

@@ -170,7 +170,7 @@ def _drawing(size: int) -> Iterator[Callable[[int], None] | None]:
         yield lambda done: bar.update(task, completed=done)
 
 
-@click.command(epilog="Example: hdmm-bf ledger spent.db")
+@click.command(short_help="List what was spent on which data.", epilog="Example: hdmm-bf ledger spent.db")
 @click.argument("file")
 @as_json
 def ledger(file: str, as_json: bool) -> None:

@@ -16,7 +16,7 @@ import click
 from hdmm_bf.cli.show import as_json, count, emit
 
 
-@click.command(epilog="Example: hdmm-bf reproduce range_grid --smoke")
+@click.command(short_help="Run the paper's figures and tables.", epilog="Example: hdmm-bf reproduce range_grid --smoke")
 @click.argument("figures", nargs=-1, metavar="[FIGURE ...]")
 @click.option("--smoke", is_flag=True, help="Small sizes and few runs: under two minutes for all.")
 @click.option("--out", "-o", default="out/reproduce", show_default=True, metavar="DIR", help="CSVs and figures.")

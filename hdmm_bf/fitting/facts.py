@@ -107,7 +107,7 @@ class Facts(ABC):
 
     @property
     def gap(self) -> float:
-        """unit_error / lower bound - 1: the proven distance to the best possible."""
+        """unit_error / lower bound - 1, the proven distance to the best possible."""
         return self.certificate.gap
 
     @property

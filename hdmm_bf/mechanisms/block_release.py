@@ -65,7 +65,7 @@ class BlockRelease(Released):
 
     @cached_property
     def answers(self) -> RealVector:
-        """Unbiased answers of the workload; refused when they are too many: then use `answer`."""
+        """Unbiased answers of the workload; refused when they are too many, then use `answer`."""
         return self.recovery.answers(self.problem.workload, self.measured)
 
     @cached_property

@@ -54,7 +54,7 @@ class Components:
 
     @property
     def public(self) -> IndexArray:
-        """Components without BOTTOM: the number of their records never changes between neighbours."""
+        """Components without BOTTOM; the number of their records never changes between neighbours."""
         return np.flatnonzero(self.ground != BOTTOM)
 
 
