@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from hdmm_bf.bounds import Bounds
     from hdmm_bf.certificate import Certificate
     from hdmm_bf.domain import Domain
-    from hdmm_bf.fitting import Fit, bound, compare, fit, load
+    from hdmm_bf.fitting import Fit, ProductFit, bound, compare, fit, load
+    from hdmm_bf.mechanisms.block_release import BlockRelease
     from hdmm_bf.mechanisms.histogram import histogram
     from hdmm_bf.mechanisms.ledger import Ledger, fingerprint
     from hdmm_bf.mechanisms.plan import Plan, plan
@@ -31,6 +32,7 @@ __version__ = "0.1.0"
 
 _MODULES = ("bounds", "domain", "matrix", "plots", "policy", "transform", "workload")
 _NAMES = {
+    "BlockRelease": "mechanisms.block_release",
     "Bounds": "bounds",
     "Certificate": "certificate",
     "Domain": "domain",
@@ -40,6 +42,7 @@ _NAMES = {
     "Plan": "mechanisms.plan",
     "Policy": "policy",
     "Problem": "transform",
+    "ProductFit": "fitting",
     "Records": "mechanisms.tables",
     "Release": "mechanisms.release",
     "Workload": "workload",
@@ -55,6 +58,7 @@ _NAMES = {
 }
 
 __all__ = [
+    "BlockRelease",
     "Bounds",
     "Certificate",
     "Domain",
@@ -64,6 +68,7 @@ __all__ = [
     "Plan",
     "Policy",
     "Problem",
+    "ProductFit",
     "Records",
     "Release",
     "Workload",

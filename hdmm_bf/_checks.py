@@ -37,6 +37,8 @@ _LARGEST_INT64 = np.iinfo(np.int64).max
 class InputError(ValueError):
     """A mistake in what the user handed in, said in three parts."""
 
+    __module__ = "hdmm_bf"  # the name that users know it by
+
 
 def fail(where: str, value: object, problem: str, advice: str) -> InputError:
     """Compose `where(value): problem. advice` as an `InputError` for the caller to raise."""

@@ -262,3 +262,10 @@ def test_a_long_search_is_kept_thinned(tmp_path):
     long = tuple(dataclasses.replace(made.trace[-1], seconds=float(k)) for k in range(5000))
     kept = bf.load(dataclasses.replace(made, trace=long).save(tmp_path / "a.bf")).trace
     assert (len(kept), kept[0].seconds, kept[-1].seconds) == (200, 0.0, 4999.0)
+
+
+def test_exports_say_which_cells_were_given_up(made, tmp_path):
+    write_matrix(made, tmp_path / "a.npz", kind="npz")
+    with np.load(tmp_path / "a.npz") as held:
+        np.testing.assert_array_equal(held["given_up"], made.problem.grounding.given_up)
+        assert not held["strategy"][:, held["given_up"]].any()

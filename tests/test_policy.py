@@ -244,3 +244,13 @@ def test_sensitive_policies_of_huge_tables_are_described_without_writing_them_ou
     huge = policy.parse(f"sensitive:{sizes}:0,2,5")
     assert huge.num_edges == huge.num_cells * (84 + 99 + 14) // 2
     assert policy.discloses(huge)[0].startswith("the exact number of records for every combination of a1, a3")
+
+
+def test_groups_of_labelled_values_are_called_by_their_labels():
+    domain = Domain((5,), ("district",), (("A", "B", "C", "D", "E"),))
+    said = policy.discloses(policy.from_edges([0, 2], [1, 3], domain))
+    assert said[0] == "the number of records in district=A, district=B"
+    assert said[2] == "the exact count of district=E"
+    wide = Domain((20,), ("x",), (tuple(f"v{i}" for i in range(20)),))
+    (said, *_) = policy.discloses(policy.from_edges(list(range(9)), list(range(1, 10)), wide))
+    assert said.endswith("x=v5, ...")

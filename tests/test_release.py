@@ -350,3 +350,18 @@ def test_a_release_holds_no_data(laplace):
     """Quotes Release: Everything in it may be published. Its fields are the problem, the plan, and released numbers."""
     names = {field.name for field in dataclasses.fields(Release)}
     assert names == {"problem", "plan", "answers", "estimate", "totals", "recovery"}
+
+
+def test_answers_of_other_queries_are_given_where_the_strategy_measures_them():
+    W = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1], [1, 0, 0, 0, 0, -1]])
+    fit = bf.fit(W, "line:6")
+    assert fit.strategy.num_rows < 5, "the strategy cannot tell all cells apart"
+    out = bf.release(fit, np.arange(6), epsilon=1.0, delta=1e-6)
+    for weights in (np.eye(4), np.array([[0.0, 1.0, 2.0, 0.0], [1.0, 0.0, -1.0, 3.0]])):
+        answers, stddev = out.answer(bf.workload.from_matrix(weights @ W))
+        np.testing.assert_allclose(answers, weights @ out.answers, atol=1e-9)
+        assert stddev.shape == answers.shape
+    with pytest.raises(bf.InputError, match="asks what the strategy does not measure"):
+        out.answer(bf.workload.parse("identity:6"))
+    with pytest.raises(bf.InputError, match="is on another domain"):
+        out.answer(bf.workload.parse("identity:5"))

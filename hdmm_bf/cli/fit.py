@@ -62,7 +62,8 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
     rows = [("lower bound", f"{number(made.lower)}   the best that can be evaluated for this structure")]
     if math.isfinite(made.gap):
         rows = [("tight bound", f"{number(made.lower)}   attained by a Gaussian strategy to {percent(made.gap)}")]
-    rows.append(("SVD bound", f"{number(made.svd)}   {number(ratio)} times smaller"))
+    smaller = "the same" if math.isclose(ratio, 1.0, rel_tol=1e-6) else f"{number(ratio)} times smaller"
+    rows.append(("SVD bound", f"{number(made.svd)}   {smaller}"))
     click.echo(facts(rows))
 
 

@@ -24,7 +24,7 @@ class _Choice(NamedTuple):
 
 @click.command(
     short_help="Write a problem file to start from.",
-    epilog="Example: hdmm-bf init --workload all-range --policy line --domain age:10,year:5",
+    epilog="Example: hdmm-bf init --workload all-range --policy threshold:1 --domain age:10,year:5",
 )
 @click.argument("file", default="problem.toml")
 @click.option("--workload", "-w", metavar="W", help="Spec such as all-range:64, or a file.")

@@ -41,6 +41,7 @@ def write_matrix(
         "kind": made.strategy.kind,
         "edges": made.problem.policy.edges,
         "sensitivity": made.certificate.sensitivity,
+        "given_up": made.problem.grounding.given_up,
     }
     return write_file(path, _BYTES[kind](matrix, record))
 
@@ -52,9 +53,8 @@ def _write_factors(made: ProductFit, path: str | Path, *, kind: Format, what: Wh
         raise fail("export", what, "an implicit strategy has no written-out reconstruction", advice)
     facts = {"kind": made.strategy.kind, "sensitivity": made.certificate.sensitivity}
     if dense:
-        edges = made.problem.policy.edges
         matrix = made.strategy.matrix()
-        return write_file(path, _BYTES[kind](matrix, {"strategy": matrix, "edges": edges, **facts, "kind": "vertex"}))
+        return write_file(path, _BYTES[kind](matrix, _dense_record(made, matrix)))
     if kind not in ("npz", "json"):
         advice = "Use npz or json, or --dense for the matrix."
         raise fail("export", f"format={kind!r}", "cannot hold the factors of an implicit strategy", advice)
@@ -64,6 +64,12 @@ def _write_factors(made: ProductFit, path: str | Path, *, kind: Format, what: Wh
         record |= {f"block{b}_factor{i}": block.factor(i) for i in range(len(block.integers))}
     record |= {f"edges{i}": edges for i, edges in enumerate(made.product.edges)}
     return write_file(path, _BYTES[kind](np.empty((0, 0)), record))
+
+
+def _dense_record(made: ProductFit, matrix: RealMatrix) -> dict[str, Any]:
+    policy, grounding = made.problem.policy, made.problem.grounding
+    facts = {"kind": "vertex", "sensitivity": made.certificate.sensitivity}
+    return {"strategy": matrix, "edges": policy.edges, "given_up": grounding.given_up, **facts}
 
 
 def _npz(matrix: RealMatrix, record: dict[str, Any]) -> bytes:

@@ -20,12 +20,16 @@ from hdmm_bf._linalg import symmetric, threads_for
 from hdmm_bf._types import RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.strategies import Strategy
 from hdmm_bf.transform import Problem
+from hdmm_bf.workload import Workload
 
 _EPS = float(np.finfo(np.float64).eps)
 _ROW_ENTRIES = 2**22
 """Entries of W up to which variances come from its rows; beyond, from the covariance of the cells."""
 
 _BLOCK_ENTRIES = 2**25
+_UNSEEN = 1e-18
+"""Squared share of a query that may lie outside what a strategy measures: rounding."""
+
 _DOUBTFUL = 1e-9
 """Share of the largest variance below which cancellation may show, and the rows are used after all."""
 
@@ -62,6 +66,19 @@ class Reconstruction:
         """A^+, written out: for strategies without full column rank."""
         A = self.matrix
         return np.asarray(pinv(A)) if A.size else np.zeros(A.shape[::-1])
+
+    def covers(self, workload: Workload) -> bool:
+        """Whether every query of a workload on the same cells can be answered from the strategy, without bias."""
+        if self.factor is not None:
+            return True
+        A = self.matrix if self.strategy.kind == "vertex" else None
+        if A is None:  # edge strategies measure every edge that the queries they were made for move along
+            return workload is self.problem.workload
+        left_out = np.eye(A.shape[1]) - self.pseudo_inverse @ A
+        cells = np.asarray(self.problem.grounding.expand(left_out), dtype=np.float64)
+        seen = np.asarray(workload.matrix.quadratic(cells @ cells.T))
+        whole = np.asarray(workload.matrix.quadratic(np.eye(workload.num_cells)))
+        return bool(np.all(seen <= _UNSEEN * np.maximum(whole, 1.0)))
 
     def solve(self, y: RealVector) -> RealVector:
         """Return A^+ y."""

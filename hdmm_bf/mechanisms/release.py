@@ -100,7 +100,7 @@ class Release(Released):
 
     def answer(self, workload: Workload) -> tuple[RealVector, RealVector]:
         """Return answers and standard deviations of another workload on the same domain, at no further cost."""
-        if workload.num_cells != self.problem.policy.num_cells or self.recovery.factor is None:
+        if workload.num_cells != self.problem.policy.num_cells or not self.recovery.covers(workload):
             problem = "is on another domain, or asks what the strategy does not measure"
             raise fail("release.answer", f"workload {workload.spec}", problem, "Fit a strategy for it.")
         variances = np.maximum(workload.matrix.quadratic(self.recovery.covariance), 0.0)

@@ -75,6 +75,9 @@ def _component_total(policy: Policy, component: int) -> str:
     cells = np.flatnonzero(policy.components.labels == component)
     if cells.size == 1:
         return f"the exact count of {policy.domain.describe(int(cells[0]))}"
+    if policy.domain.num_attributes == 1 and policy.domain.labels[0] is not None:
+        known = [policy.domain.describe(int(cell)) for cell in cells[: _MANY + 1]]
+        return f"the number of records in {', '.join(known[:_MANY])}" + (", ..." if len(known) > _MANY else "")
     return f"the number of records in cells {_ranges(cells)}"
 
 
