@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import hdmm_bf as bf
-from experiments.benchmarks.measure import table, timed
+from experiments.benchmarks.measure import Part, Table, timed
 
 ROWS = [
     ("all-range:64", "unbounded:64", "2.909", "2.90"),
@@ -26,11 +26,13 @@ ROWS = [
     ("prefix:64", "cycle:64", "-", "-"),
 ]
 
+QUICK = [("all-range:16", "unbounded:16", "-", "-"), ("all-range:16", "threshold:16:4", "-", "-")]
+
 
 def row(case: tuple[str, str, str, str]) -> list[str]:
     """Fit one instance with default options and set it beside the best floors."""
     workload, policy, known, aim = case
-    run = timed(lambda: bf.fit(workload, policy, noise="laplace"))
+    run = timed(lambda: bf.fit(workload, policy, noise="laplace", workers=1))
     fit: bf.Fit = run.result
     kinds = {r.name: r.kind for r in bf.compare(workload, policy, noise="laplace", max_steps=1)[0]}
     lower = fit.bounds.lower
@@ -44,10 +46,11 @@ def row(case: tuple[str, str, str, str]) -> list[str]:
     return cells
 
 
-def report() -> str:
-    """Return the table; two instances run side by side, one core each, the longest first."""
-    longest_first = sorted(ROWS, key=lambda case: -bf.workload.parse(case[0]).num_cells)
+def report(*, quick: bool = False) -> list[Part]:
+    """Return the table; two instances run side by side, one core each, the longest first. Quick: two small ones."""
+    cases = QUICK if quick else ROWS
+    longest_first = sorted(cases, key=lambda case: -bf.workload.parse(case[0]).num_cells)
     with ProcessPoolExecutor(max_workers=2, mp_context=get_context("spawn")) as pool:
         found = dict(zip(longest_first, pool.map(row, longest_first), strict=True))
     headers = ["workload", "policy", "paper", "classical", "known", "aim", "ours", "family", "steps", "s"]
-    return table(headers, [found[case] for case in ROWS])
+    return [Table(headers, [found[case] for case in cases])]

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import gc
+import json
+import math
+import os
+import subprocess
+import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
+
+Part: TypeAlias = "Table | str"
+"""A report is made of tables and notes."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +54,41 @@ def peak_bytes(call: Callable[[], Any]) -> int:
     return peak
 
 
-def table(headers: list[str], rows: list[list[str]]) -> str:
-    """Lay out rows as a Markdown table."""
-    widths = [max(len(str(row[i])) for row in [headers, *rows]) for i in range(len(headers))]
-    lines = ["| " + " | ".join(str(c).ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in rows]
-    head = "| " + " | ".join(h.ljust(w) for h, w in zip(headers, widths, strict=True)) + " |"
-    return "\n".join([head, "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines])
+class Table(NamedTuple):
+    """Rows under headings, as they are shown."""
+
+    headers: list[str]
+    rows: list[list[str]]
+
+    def markdown(self) -> str:
+        """Lay the rows out."""
+        widths = [max(len(row[i]) for row in [self.headers, *self.rows]) for i in range(len(self.headers))]
+        head, *lines = (
+            "| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |"
+            for row in [self.headers, *self.rows]
+        )
+        return "\n".join([head, "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines])
+
+    def records(self) -> list[dict[str, float | str]]:
+        """Return one record a row, with numbers where they are numbers."""
+        return [dict(zip(self.headers, map(_value, row), strict=True)) for row in self.rows]
+
+
+def _value(cell: str) -> float | str:
+    try:
+        number = float(cell)
+    except ValueError:
+        return cell
+    return number if math.isfinite(number) else cell
+
+
+def own_process(module: str, *arguments: object, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Run a module with arguments in a fresh process and return the JSON object that it prints last."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    run = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, **(environment or {})}
+    )
+    if run.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{run.stderr}")
+    found: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    return found

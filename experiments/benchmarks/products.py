@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 
-from experiments.benchmarks.measure import table
+from experiments.benchmarks.measure import Part, Table
 
 SIZES = "85x9x100x16x7x15x6x5x2x100x100x99x42x2"
 CASES: list[tuple[str, str, str, str | None, str, bool]] = [
@@ -51,16 +51,15 @@ print(json.dumps(found))
 """
 
 
-def report() -> str:
-    """Return the tables."""
+def report(*, quick: bool = False) -> list[Part]:
+    """Return the tables; quick: three small rows and the smallest grid."""
     rows = []
-    for workload, policy, noise, family, wanted, optimum in CASES:
+    for workload, policy, noise, family, wanted, optimum in CASES[:3] if quick else CASES:
         made = _run(workload, policy, noise, family, optimum)
         shown = workload if len(workload) < 30 else "2-way, 14 attributes, 10^17 cells"
         rows.append([shown, policy if len(policy) < 40 else "3 sensitive", noise, *_numbers(made), wanted])
     head = ["workload", "policy", "noise", "family", "unit error", "/ optimum", "/ SVD", "/ bound", "wall s", "CPU s"]
-    first = table([*head, "peak GB", "wanted"], rows)
-    return f"{first}\n\n{_growth()}"
+    return [Table([*head, "peak GB", "wanted"], rows), _growth(SIDES[:1] if quick else SIDES)]
 
 
 def _run(workload: str, policy: str, noise: str, family: str | None, optimum: bool) -> dict[str, float | str]:
@@ -87,12 +86,12 @@ def _numbers(made: dict[str, float | str]) -> list[str]:
     ]
 
 
-def _growth() -> str:
+def _growth(sides: tuple[int, ...]) -> Table:
     """All ranges on N x N grids: time and memory against the side."""
     rows = []
-    for side in SIDES:
+    for side in sides:
         made = _run(f"all-range:{side}x{side}", f"threshold:{side}x{side}:1", "gaussian", "bases", False)
         release = f"{float(made['release']):.1f}" if "release" in made else "-"
         rows.append([f"{side} x {side}", *_numbers(made), release])
     head = ["grid", "family", "unit error", "/ optimum", "/ SVD", "/ bound", "wall s", "CPU s", "peak GB"]
-    return table([*head, "release of 10 000 ranges, s"], rows)
+    return Table([*head, "release of 10 000 ranges, s"], rows)
