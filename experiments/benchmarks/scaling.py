@@ -1,8 +1,8 @@
 """Scaling: CPU time of fits against cells and edges, dense and structured, with fitted exponents.
 
 Gaussian fits to a gap of 1e-3 (structured: default options) in processes of their own, one BLAS thread, certificate
-included; Laplace rows are the time of a fixed number of p-identity steps after a first fit that compiles. An exponent is
-the slope of log time against log size over the larger half of the sizes.
+included; Laplace rows are the time of a fixed number of p-identity steps after a first fit that compiles. An exponent
+is the slope of log time against log size over the larger half of the sizes.
 """
 
 from __future__ import annotations
@@ -85,10 +85,6 @@ def report(*, quick: bool = False) -> list[Part]:
     if not quick:
         draw(times, fitted)
     return [times, fitted]
-
-
-def _cases(curve: Curve, quick: bool) -> list[tuple[str, str, str]]:
-    return curve.cases[: curve.quick] if quick else curve.cases
 
 
 def exponent(sizes: list[float], seconds: list[float]) -> float:
