@@ -32,12 +32,14 @@ class Fit(Facts):
         weights: edge weights that prove the lower bound.
         trace: error and bound after every step.
         reached: unit error that every mechanism and family of the portfolio reached.
+        why: what the search had to do otherwise than asked, in words; mostly nothing.
     """
 
     strategy: Strategy
     weights: RealVector
     trace: tuple[TracePoint, ...] = ()
     reached: Mapping[str, float] = field(default_factory=dict)
+    why: str = ""
 
     __repr__ = Facts.__repr__
 

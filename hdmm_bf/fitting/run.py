@@ -13,6 +13,7 @@ from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import Noise, RealVector
 from hdmm_bf.bounds import Bounds, is_public, svd_bound, uniform
 from hdmm_bf.certificate import certify
+from hdmm_bf.devices import Mesh, as_mesh, clock
 from hdmm_bf.error import Draft, draft
 from hdmm_bf.fitting.cells import cells_apply, fit_cells_dense
 from hdmm_bf.fitting.inputs import as_problem
@@ -29,6 +30,7 @@ from hdmm_bf.strategies import (
     gaussian,
     grids,
     nothing,
+    p_identity,
     portfolio,
     search,
 )
@@ -57,6 +59,7 @@ class _Found(NamedTuple):
     status: Status
     trace: tuple[TracePoint, ...]
     reached: dict[str, float]
+    why: str = ""
 
 
 def fit(
@@ -71,6 +74,8 @@ def fit(
     seed: int = 0,
     start: Fit | RealVector | None = None,
     callback: Callback | None = None,
+    devices: int | None = None,
+    mesh: Mesh | None = None,
 ) -> Fit | ProductFit:
     """Find the strategy of least expected error for a workload under a policy, and certify it.
 
@@ -90,8 +95,14 @@ def fit(
         start: an earlier fit of the same policy to start from; for Gaussian noise also its edge weights. A Laplace fit
             is never worse than its start.
         callback: called with the error and bound after every step.
+        devices: spread the search over so many of JAX's devices. For Gaussian noise matrices are spread by rows and
+            edges by their ends; for Laplace noise, where only p-identity is, the Gram matrix over the edges. The
+            certificate is derived on the host.
+        mesh: the same on the devices of a `jax.sharding.Mesh` with one axis. After `jax.distributed.initialize` every
+            process calls `fit` with the same arguments and a mesh of all devices, and gets the same fit.
 
     Guarantees:
+        The number of devices changes no number by more than 1e-8 of it.
         Without a time limit, the same inputs and seed give the same strategy on the same machine, bit by bit.
         Laplace fits are never worse than any of the paper's and the classical mechanisms in `reached`.
     """
@@ -102,7 +113,10 @@ def fit(
     if max_steps is not None:
         whole_number("fit", "max_steps", max_steps, least=1, advice="Allow at least one step.")
     _check_grid(problem, family)
+    on = as_mesh(devices, mesh)
     product = structured(problem, noise, family)
+    if on is not None:
+        _check_spread(problem, noise, family, product)
     if product is not None and noise == "laplace" and cells_apply(product, family):
         return fit_cells_dense(product, gap=gap, max_seconds=max_seconds, seed=seed, callback=callback, started=started)
     if product is not None:
@@ -113,9 +127,9 @@ def fit(
         if is_public(problem):
             found = _Found(nothing(problem), uniform(problem.policy.num_edges), "exact", (), {})
         elif noise == "gaussian":
-            found = _gaussian(problem, gap, max_seconds, max_steps, start, callback)
+            found = _gaussian(problem, gap, max_seconds, max_steps, start, callback, on)
         else:
-            found = _laplace(problem, gap, max_seconds, max_steps, family, seed, start, callback)
+            found = _laplace(problem, gap, max_seconds, max_steps, family, seed, start, callback, on)
         made = found.strategy
         certificate = certify(
             problem, noise=noise, kind=made.kind, integers=made.integers, bits=made.bits, weights=found.weights
@@ -132,6 +146,7 @@ def fit(
         seconds=seconds,
         trace=found.trace,
         reached=found.reached,
+        why=found.why,
     )
 
 
@@ -142,17 +157,22 @@ def _gaussian(
     max_steps: int | None,
     start: Fit | RealVector | None,
     callback: Callback | None,
+    mesh: Mesh | None,
 ) -> _Found:
     aim = _SEARCH_SHARE * gap
+    initial = _start_weights(problem, start)
+    kernel = None if mesh is None else gaussian.on_devices(problem, mesh, gap=aim)
     found = search(
-        gaussian.steps(problem, gap=aim, start=_start_weights(problem, start)),
+        gaussian.steps(problem, gap=aim, start=initial, kernel=kernel),
         gap=aim,
         max_seconds=math.inf if max_seconds is None else max_seconds,
         max_iterations=max_steps,
         callback=callback,
+        clock=clock(mesh),
     )
-    strategy = from_gram(problem, found.best, gap=gap, family="gaussian")
-    return _Found(strategy, found.proof, found.status, found.trace, {})
+    X = found.best if kernel is None else kernel.to_host(found.best)
+    strategy = from_gram(problem, X, gap=gap, family="gaussian")
+    return _Found(strategy, found.proof, found.status, found.trace, {}, kernel.why if kernel else "")
 
 
 def _laplace(
@@ -164,14 +184,17 @@ def _laplace(
     seed: int,
     start: Fit | RealVector | None,
     callback: Callback | None,
+    mesh: Mesh | None,
 ) -> _Found:
     initial = _start_draft(problem, start)
     limit = default_seconds(problem) if max_seconds is None and max_steps is None else max_seconds
+    kernel = None if mesh is None else gaussian.on_devices(problem, mesh, gap=_BOUND_GAP)
     lower = search(
-        gaussian.steps(problem, gap=_BOUND_GAP),
+        gaussian.steps(problem, gap=_BOUND_GAP, kernel=kernel),
         gap=_BOUND_GAP,
         max_seconds=math.inf if max_steps is not None or limit is None else limit / 4,
         max_iterations=_BOUND_STEPS,
+        clock=clock(mesh),
     )
     if lower.status == "interrupted":
         max_steps = 1
@@ -185,14 +208,17 @@ def _laplace(
             table=table,
             family=family,
             initial=initial,
+            mesh=mesh,
         ),
         gap=gap,
         max_seconds=math.inf if limit is None else limit,
         max_iterations=max_steps,
         callback=callback,
+        clock=clock(mesh),
     )
     status: Status = "interrupted" if lower.status == "interrupted" else found.status
-    return _Found(from_draft(problem, found.best), found.proof, status, found.trace, table.errors)
+    why = kernel.why if kernel else ""
+    return _Found(from_draft(problem, found.best), found.proof, status, found.trace, table.errors, why)
 
 
 def structured(problem: Problem, noise: Noise, family: str | None) -> ProductProblem | None:
@@ -314,6 +340,18 @@ def _check_grid(problem: Problem, family: str | None) -> None:
     if family == grids.NAME and grids.parts(problem) is None:
         needs = f"needs a product of trees with at most {grids.LARGEST_EDGES} edges and one product of workloads"
         raise fail("fit", f"family='grid' for {problem.policy.spec}", needs, "Leave the family out.")
+
+
+def _check_spread(problem: Problem, noise: Noise, family: str | None, product: ProductProblem | None) -> None:
+    """Refuse to spread what would not be spread."""
+    if product is not None:
+        shown = f"devices for {problem.policy.num_cells} cells, family={family!r}"
+        advice = "Leave devices and mesh out: these searches run on the host and need little memory."
+        raise fail("fit", shown, "structured families are not spread over devices", advice)
+    if noise == "laplace" and family != p_identity.NAME and not (family is None and problem.policy.is_forest):
+        shown = f"devices with noise='laplace', family={family!r}"
+        advice = "Use family='p-identity', or leave devices and mesh out."
+        raise fail("fit", shown, f"off forests only p-identity is spread over devices; {problem.policy.spec}", advice)
 
 
 def _start_draft(problem: Problem, start: Fit | RealVector | None) -> Draft | None:

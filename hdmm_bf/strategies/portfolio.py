@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 from hdmm_bf._types import Norm, RealVector
+from hdmm_bf.devices import Mesh
 from hdmm_bf.error import Draft
 from hdmm_bf.strategies import budget, classical, dictionary, grids, p_identity, paper, vertex
 from hdmm_bf.strategies.solver import Progress
@@ -88,8 +89,11 @@ def steps(
     table: Table,
     family: str | None = None,
     initial: Draft | None = None,
+    mesh: Mesh | None = None,
 ) -> Iterator[Progress[Draft, RealVector]]:
     """Yield the best strategy so far: of the floors first, then after every step of every family.
+
+    On a mesh only p-identity is searched, the one family that is spread.
 
     Guarantees:
         Neither a floor nor the initial strategy has a smaller error than any candidate yielded.
@@ -105,7 +109,12 @@ def steps(
     if initial is not None:
         yield offer(initial)
     found_next: Draft | None
-    running = {name: FAMILIES[name](problem, seed=seed + i) for i, name in enumerate(applicable(problem, family))}
+    running: dict[str, Iterator[Draft]]
+    if mesh is None:
+        chosen = applicable(problem, family)
+        running = {name: FAMILIES[name](problem, seed=seed + i) for i, name in enumerate(chosen)}
+    else:
+        running = {p_identity.NAME: p_identity.steps(problem, seed=seed, mesh=mesh)}
     if family is None and "vertex" in running:
         running["polish"] = _polish(problem, lambda: best)
     reached = dict.fromkeys(running, math.inf)

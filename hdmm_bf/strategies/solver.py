@@ -91,6 +91,7 @@ def search(
     max_seconds: float = math.inf,
     max_iterations: int | None = None,
     callback: Callback | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Outcome[Candidate, Proof]:
     """Run a family's steps until the proven gap is reached, a limit is hit, or the user interrupts.
 
@@ -98,14 +99,14 @@ def search(
         Returns the candidate of least error seen, and the proof of the largest bound seen, however the search ended.
         Without a time limit the result depends on the family's inputs and seed alone.
     """
-    started = time.perf_counter()
+    started = clock()
     first = next(steps)  # a first candidate is worth waiting for
     best, proof, error, bound = first.candidate, first.proof, first.error, first.bound
     trace: list[TracePoint] = []
     status: Status = "finished"
     try:
         while True:
-            trace.append(TracePoint(time.perf_counter() - started, error, bound))
+            trace.append(TracePoint(clock() - started, error, bound))
             if callback is not None:
                 callback(trace[-1])
             if error <= bound * (1 + gap):
