@@ -23,6 +23,9 @@ from hdmm_bf._types import AnyArray
 ROWS = "rows"
 """Name of the mesh axis."""
 
+MOST_CPU_DEVICES = 64
+"""Devices into which a CPU is split at most."""
+
 Mesh: TypeAlias = Any
 """A `jax.sharding.Mesh`; JAX is imported only when it is used."""
 
@@ -80,7 +83,7 @@ def split_cpu(count: int) -> None:
     """Ask JAX, before it starts, to show the CPU as so many devices: for a program that owns the process."""
     jax = _jax()
     with contextlib.suppress(RuntimeError):  # JAX has started: `as_mesh` tells whether there are enough
-        if count > jax.config.jax_num_cpu_devices:
+        if jax.config.jax_num_cpu_devices < count <= MOST_CPU_DEVICES:
             jax.config.update("jax_num_cpu_devices", count)
 
 

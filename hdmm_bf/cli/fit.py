@@ -74,15 +74,20 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 @_SECONDS
 @_STEPS
 @_GAP
+@click.option("--devices", type=int, metavar="N", help="Spread the search over N of JAX's devices; a CPU is split.")
 @as_json
 @click.pass_context
-def fit(context: click.Context, /, as_json: bool, **_: Any) -> None:
+def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any) -> None:
     """Search for the strategy of least expected error, certify it, and write it as a bundle.
 
     Takes --workload and --policy, or a problem FILE (see hdmm-bf init). Ctrl-C keeps the best strategy so far.
     """
     from hdmm_bf import fitting
 
+    if devices is not None:
+        from hdmm_bf.devices import split_cpu
+
+        split_cpu(devices)
     asked = requested(context)
     with progress("fit") as show:
         made = fitting.fit(
@@ -95,6 +100,7 @@ def fit(context: click.Context, /, as_json: bool, **_: Any) -> None:
             family=asked.family,
             seed=asked.seed,
             callback=show,
+            devices=devices,
         )
     if asked.out is not None:
         made.save(asked.out)

@@ -351,7 +351,8 @@ def _check_spread(problem: Problem, noise: Noise, family: str | None, product: P
     if noise == "laplace" and family != p_identity.NAME and not (family is None and problem.policy.is_forest):
         shown = f"devices with noise='laplace', family={family!r}"
         advice = "Use family='p-identity', or leave devices and mesh out."
-        raise fail("fit", shown, f"off forests only p-identity is spread over devices; {problem.policy.spec}", advice)
+        problem_seen = f"of the families for {problem.policy.spec} only p-identity is spread over devices"
+        raise fail("fit", shown, problem_seen, advice)
 
 
 def _start_draft(problem: Problem, start: Fit | RealVector | None) -> Draft | None:
