@@ -40,25 +40,19 @@ def fitted(names, devices, **mesh):
 
 def looked_into(devices):
     """Return what the kernel of the first problem holds and how it was compiled."""
-    import jax
-
     from hdmm_bf import devices as dv
     from hdmm_bf.fitting.inputs import as_problem
-    from hdmm_bf.strategies import gaussian, sharded
+    from hdmm_bf.strategies import gaussian, p_identity
 
     mesh = dv.as_mesh(devices, None)
     matrices = gaussian.on_devices(as_problem("all-range:64", "threshold:64:4"), mesh, gap=1e-3).matrices
     point = matrices.at(np.full(matrices.forms.num_edges, 1 / matrices.forms.num_edges))
     held = [*matrices.constants, point.X, point.L, point.root, point.inverse]
     sizes = [[shard.data.nbytes for shard in array.addressable_shards] for array in held]
-    with jax.enable_x64(True):
-        R, Rt, _, _ = matrices.constants
-        floor, weight = (
-            dv.spread(np.full(mesh.size, 1e-6), mesh),
-            matrices._over_edges(np.ones(matrices.forms.num_edges)),
-        )
-        compiled = sharded._at(mesh).lower(R, Rt, *matrices.graph, matrices.pads, floor, weight).compile()
+    compiled = matrices.compiled()
+    _, V = p_identity._on_mesh(np.eye(64), mesh)
     return {
+        f"{devices} edge shards": np.array([shard.data.nbytes for shard in V.addressable_shards]),
         f"{devices} shards": np.array(sizes),
         f"{devices} program": np.array(compiled.as_text()),
         f"{devices} temporary": np.array(compiled.memory_analysis().temp_size_in_bytes),

@@ -1,5 +1,6 @@
 """Fits on several devices: the same numbers as on one, arrays that are really spread, and products alone."""
 
+import json
 import os
 import re
 import socket
@@ -13,13 +14,15 @@ import pytest
 import scipy.linalg
 
 import hdmm_bf as bf
+from experiments.benchmarks import cluster
 from hdmm_bf import devices as dv
 from hdmm_bf.bounds import GramRoot, gram_scale
 from hdmm_bf.fitting.inputs import as_problem
 from hdmm_bf.laplacian import edge_forms
-from hdmm_bf.strategies import gaussian, p_identity, roots, search, sharded
+from hdmm_bf.strategies import gaussian, p_identity, roots, search, sharded, solver
 from tests.mistakes import assert_refused, table
 from tests.on_devices import problems
+from tests.test_cli import assert_one_sentence, run
 
 ROOT = Path(__file__).parent.parent
 QUICK = {"XLA_FLAGS": "--xla_backend_optimization_level=0", "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
@@ -86,6 +89,8 @@ def test_every_large_matrix_is_spread_evenly(runs):
     assert np.all(runs["2 shards"] == 64 * 64 * 8 // 2)
     assert np.all(runs["4 shards"] == 64 * 64 * 8 // 4)
     assert runs["4 temporary"] < runs["2 temporary"] < runs["1 temporary"]
+    for count in (1, 2, 4):
+        np.testing.assert_array_equal(runs[f"{count} edge shards"], [64 * 64 * 8 // count] * count)
 
 
 MATRIX_MOVES = re.compile(r"f64\[(\d+),(\d+)\]\S* (all-gather|all-reduce|all-to-all)\(")
@@ -329,6 +334,47 @@ def test_the_spread_loss_is_the_loss(mesh):
         expected, slope_expected = jax.jit(jax.value_and_grad(p_identity.loss))(rows, V)
     assert float(value) == pytest.approx(float(expected), rel=1e-13)
     np.testing.assert_allclose(slope, slope_expected, rtol=1e-10, atol=1e-13)
+
+
+def test_the_spread_loss_descends_on_a_device_too(mesh):
+    """The route of accelerators, where the iteration stays on the device."""
+    rng = np.random.default_rng(0)
+    V = spd(16, 1e2, rng)
+    rows = rng.uniform(size=(2, 16))
+    with jax.enable_x64(True):
+        constants = p_identity._on_mesh(V, mesh)
+        start = float(p_identity.loss(rows, V))
+        value, found = solver._minimise_on_device(p_identity.spread_loss(mesh), rows, constants, 30)
+        assert float(p_identity.loss(found, V)) == pytest.approx(value, rel=1e-12)
+    assert value < start
+
+
+def test_the_page_on_clusters_says_what_the_script_computes():
+    page = (ROOT / "docs" / "explanation" / "cluster.md").read_text()
+    assert cluster.report() in page
+
+
+def test_the_calculation_of_clusters_has_its_limits_right():
+    """One device passes nothing; where both take as long the formula is N = n B / (4 F)."""
+    computing, passing = cluster.product_seconds(cluster.H100, 1, 1000)
+    assert passing == 0
+    assert computing == pytest.approx(2e9 / (0.7 * 66.9e12))
+    n = cluster.largest(cluster.H100, 8)
+    assert cluster.MATRICES * 8 * n**2 / 8 == pytest.approx(0.9 * 80e9, rel=1e-3)
+    count = cluster.balance(cluster.H100, 450e9, 10**6)
+    assert 2e18 / (count * 0.7 * 66.9e12) == pytest.approx(8e12 / 450e9)
+
+
+def test_the_command_line_refuses_more_devices_than_it_can_make():
+    words = ["fit", "--workload", "prefix:8", "--policy", "line:8", "--devices", "999"]
+    assert_one_sentence(run(*words), "devices=999", "Ask for fewer")
+
+
+@pytest.mark.slow
+def test_the_command_line_splits_a_cpu():
+    made = run("fit", "--workload", "all-range:16", "--policy", "threshold:16:2", "--devices", "3", "--json")
+    expected = bf.fit("all-range:16", "threshold:16:2").unit_error
+    assert json.loads(made.stdout)["unit_error"] == pytest.approx(expected, rel=1e-6)
 
 
 def two_axes():

@@ -8,7 +8,18 @@ import platform
 import sys
 from pathlib import Path
 
-NAMES = ("foundation", "gaussian", "large", "peers", "laplace", "release", "histogram", "products")
+NAMES = (
+    "foundation",
+    "gaussian",
+    "large",
+    "peers",
+    "laplace",
+    "release",
+    "histogram",
+    "products",
+    "devices",
+    "cluster",
+)
 
 
 def main(names: list[str]) -> int:

@@ -114,15 +114,23 @@ class Matrices:
     @la.in_float64
     def at(self, mu: Float64[np.ndarray, " e"]) -> Spread | None:
         """Return X(mu), or None where S is so badly conditioned that its root by products is no good."""
-        floor = self._put(np.full(self.mesh.size, self.floor))[0]
-        R, Rt, _, _ = self.constants
-        *numbers, X, d, L, Y, Z = _at(self.mesh)(R, Rt, *self.graph, self.pads, floor, self._over_edges(mu))
+        *numbers, X, d, L, Y, Z = _at(self.mesh)(*self._given(mu))
         trace, residual, floor, steps = (float(number) for number in numbers)
         self.steps = int(steps)
         if not residual < self.worst:
             return None
         self.floor = floor
         return Spread(trace / math.sqrt(1 + residual), trace / (1 - residual), X, self._from_edges(d), L, Y, Z)
+
+    def _given(self, mu: RealVector) -> tuple[Any, ...]:
+        R, Rt, _, _ = self.constants
+        (floor,) = self._put(np.full(self.mesh.size, self.floor))
+        return R, Rt, *self.graph, self.pads, floor, self._over_edges(mu)
+
+    @la.in_float64
+    def compiled(self) -> Any:
+        """Return the compiled program for X(mu), to see what it holds and does."""
+        return _at(self.mesh).lower(*self._given(np.zeros(self.forms.num_edges))).compile()
 
     @la.in_float64
     def curvature(self, point: Spread) -> RealVector:
