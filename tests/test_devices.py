@@ -159,6 +159,14 @@ def test_a_mesh_of_the_caller_is_followed(mesh):
     assert made.certified
 
 
+def test_the_factors_of_a_kronecker_product_are_spread(mesh):
+    asked = problems()["factors"]
+    made, expected = bf.fit(**asked, devices=1), bf.fit(**asked)
+    assert made.unit_error == pytest.approx(expected.unit_error, rel=1e-9)
+    assert made.bounds.lower == pytest.approx(expected.bounds.lower, rel=1e-9)
+    assert made.certified
+
+
 def test_the_callers_configuration_is_left_alone():
     """Quotes as_mesh: the caller's JAX configuration is not changed."""
     before = dict(jax.config.values)
@@ -392,6 +400,7 @@ def two_axes():
     (lambda: bf.fit("all-range:9", "line:9", noise="laplace", family="vertex", devices=1), "'vertex'", "Use family="),
     (lambda: bf.fit("all-range:4x4", "line:16", family="bases", devices=1), "family='bases'", ""),
     (lambda: bf.fit("all-range:4x4", "threshold:4x4:1", family="bases", devices=1), "for 16 cells", "Leave devices"),
+    (lambda: bf.fit("prefix:4x4", "unbounded:4x4", family="cells", noise="laplace", devices=1), "'cells'", "Leave dev"),
 )
 def test_what_cannot_be_spread_is_refused(case):
     assert_refused(*case)

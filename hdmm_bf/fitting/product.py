@@ -16,6 +16,7 @@ from hdmm_bf._checks import fits, readable_bytes
 from hdmm_bf._types import IndexArray, Noise, RealVector
 from hdmm_bf.bounds import Bounds
 from hdmm_bf.certificate_blocks import certify_blocks
+from hdmm_bf.devices import Mesh
 from hdmm_bf.fitting.facts import Facts
 from hdmm_bf.mechanisms.block_recovery import BlockRecovery
 from hdmm_bf.product_bounds import product_svd_bound
@@ -111,6 +112,7 @@ def fit_structured(
     family: str | None,
     seed: int,
     callback: Callback | None,
+    mesh: Mesh | None = None,
 ) -> ProductFit:
     """Search the structured families, put the best on a grid, and certify it."""
     started = time.perf_counter()
@@ -120,7 +122,9 @@ def fit_structured(
     fits("fit", f"{math.prod(product.sizes)} cells", needed, advice="Use a smaller domain.", limit=MOST_MEMORY)
     found: Found
     if noise == "gaussian":
-        found = fit_product(product, gap=_SEARCH_SHARE * gap, max_seconds=limit, callback=callback, family=family)
+        found = fit_product(
+            product, gap=_SEARCH_SHARE * gap, max_seconds=limit, callback=callback, family=family, mesh=mesh
+        )
     else:
         found = fit_laplace(product, seed=seed, max_seconds=min(limit, _LAPLACE_SECONDS), callback=callback)
     blocks = tuple(from_factors(sketch.factors, sketch.precisions, sketch.terms) for sketch in found.sketches)

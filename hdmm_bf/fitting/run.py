@@ -34,6 +34,7 @@ from hdmm_bf.strategies import (
     portfolio,
     search,
 )
+from hdmm_bf.strategies.products.choose import choose
 from hdmm_bf.structure import ProductProblem, as_product
 from hdmm_bf.transform import Problem
 
@@ -96,8 +97,8 @@ def fit(
             is never worse than its start.
         callback: called with the error and bound after every step.
         devices: spread the search over so many of JAX's devices. For Gaussian noise matrices are spread by rows and
-            edges by their ends; for Laplace noise, where only p-identity is, the Gram matrix over the edges. The
-            certificate is derived on the host.
+            edges by their ends, also those of the factors of a Kronecker product; for Laplace noise, where only
+            p-identity is, the Gram matrix over the edges. The certificate is derived on the host.
         mesh: the same on the devices of a `jax.sharding.Mesh` with one axis. After `jax.distributed.initialize` every
             process calls `fit` with the same arguments and a mesh of all devices, and gets the same fit.
 
@@ -121,7 +122,14 @@ def fit(
         return fit_cells_dense(product, gap=gap, max_seconds=max_seconds, seed=seed, callback=callback, started=started)
     if product is not None:
         return fit_structured(
-            product, noise=noise, gap=gap, max_seconds=max_seconds, family=family, seed=seed, callback=callback
+            product,
+            noise=noise,
+            gap=gap,
+            max_seconds=max_seconds,
+            family=family,
+            seed=seed,
+            callback=callback,
+            mesh=on,
         )
     with threads_for(problem.policy.num_cells):
         if is_public(problem):
@@ -345,9 +353,12 @@ def _check_grid(problem: Problem, family: str | None) -> None:
 def _check_spread(problem: Problem, noise: Noise, family: str | None, product: ProductProblem | None) -> None:
     """Refuse to spread what would not be spread."""
     if product is not None:
-        shown = f"devices for {problem.policy.num_cells} cells, family={family!r}"
-        advice = "Leave devices and mesh out: these searches run on the host and need little memory."
-        raise fail("fit", shown, "structured families are not spread over devices", advice)
+        name = family or choose(product)
+        if noise == "gaussian" and name == "kronecker":
+            return
+        shown = f"devices for {problem.policy.num_cells} cells, {noise} noise, family={family!r}"
+        advice = "Leave devices and mesh out: this search runs on the host and needs little memory."
+        raise fail("fit", shown, "of the structured families only kronecker with Gaussian noise is spread", advice)
     if noise == "laplace" and family != p_identity.NAME and not (family is None and problem.policy.is_forest):
         shown = f"devices with noise='laplace', family={family!r}"
         advice = "Use family='p-identity', or leave devices and mesh out."
