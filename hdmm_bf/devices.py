@@ -154,10 +154,10 @@ def padding(size: int, parts: int) -> int:
 def local_product(A: Any, B: Any) -> Any:
     """Return this device's rows of A B, the rows of B passing around the ring."""
     lax = _jax().lax
-    parts, here = lax.axis_size(ROWS), lax.axis_index(ROWS)
+    height, here = B.shape[0], lax.axis_index(ROWS)
+    parts = A.shape[1] // height
     if parts == 1:
         return A @ B
-    height = B.shape[0]
     ring = [((i + 1) % parts, i) for i in range(parts)]
 
     def term(step: Any, held: Any) -> Any:

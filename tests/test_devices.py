@@ -24,6 +24,8 @@ from tests.mistakes import assert_refused, table
 from tests.on_devices import problems
 from tests.test_cli import assert_one_sentence, run
 
+pytestmark = pytest.mark.xdist_group("devices")  # the fits on 1, 2 and 4 devices are made once, in one worker
+
 ROOT = Path(__file__).parent.parent
 QUICK = {"XLA_FLAGS": "--xla_backend_optimization_level=0", "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
 """Compiling is nearly all of the time of these small problems."""
@@ -383,6 +385,11 @@ def test_the_command_line_splits_a_cpu():
     made = run("fit", "--workload", "all-range:16", "--policy", "threshold:16:2", "--devices", "3", "--json")
     expected = bf.fit("all-range:16", "threshold:16:2").unit_error
     assert json.loads(made.stdout)["unit_error"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_mesh_that_leaves_out_a_process_is_refused(monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    assert_refused(lambda: bf.fit("prefix:8", "line:8", devices=1), "a mesh of 1 devices", "jax.devices()")
 
 
 def two_axes():
