@@ -24,8 +24,6 @@ from tests.mistakes import assert_refused, table
 from tests.on_devices import problems
 from tests.test_cli import assert_one_sentence, run
 
-pytestmark = pytest.mark.xdist_group("devices")  # the fits on 1, 2 and 4 devices are made once, in one worker
-
 ROOT = Path(__file__).parent.parent
 QUICK = {"XLA_FLAGS": "--xla_backend_optimization_level=0", "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
 """Compiling is nearly all of the time of these small problems."""
@@ -52,15 +50,6 @@ def free_port():
         return held.getsockname()[1]
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """What fits on 1, 2 and 4 devices found."""
-    folder = tmp_path_factory.mktemp("devices")
-    ended(started(folder / "first.npz", "ranges,laplace", "1,2,4"))
-    ended(started(folder / "second.npz", "singular", "1,4"))
-    return {**np.load(folder / "first.npz"), **np.load(folder / "second.npz")}
-
-
 def assert_same(found, name, count, reference, one):
     """Quotes fit: the number of devices changes no number by more than 1e-8 of it."""
     numbers, gram = found[f"{count} {name} numbers"], found[f"{count} {name} gram"]
@@ -69,41 +58,43 @@ def assert_same(found, name, count, reference, one):
     np.testing.assert_allclose(gram, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize(
-    ("name", "count"), [("ranges", 2), ("ranges", 4), ("laplace", 2), ("laplace", 4), ("singular", 4)]
-)
-def test_the_number_of_devices_does_not_change_a_fit(runs, name, count):
-    assert_same(runs, name, count, runs, 1)
-
-
-@pytest.mark.parametrize("name", ["ranges", "singular"])
-def test_fits_on_devices_agree_with_the_search_in_memory(runs, name):
+def assert_as_in_memory(found, name, count):
     made = bf.fit(**problems()[name])
-    error, lower, svd = runs[f"4 {name} numbers"]
-    assert error == pytest.approx(made.unit_error, rel=1e-6)
-    assert lower == pytest.approx(made.bounds.lower, rel=1e-6)
-    assert svd == pytest.approx(made.bounds.svd, rel=1e-12)
+    expected = [made.unit_error, made.bounds.lower, made.bounds.svd]
+    np.testing.assert_allclose(found[f"{count} {name} numbers"], expected, rtol=1e-6)
 
 
-def test_every_large_matrix_is_spread_evenly(runs):
-    """64 x 64 after padding; on four devices each holds a quarter, and no other."""
-    assert runs["1 shards"].shape[1] == 1
-    assert np.all(runs["2 shards"] == 64 * 64 * 8 // 2)
-    assert np.all(runs["4 shards"] == 64 * 64 * 8 // 4)
-    assert runs["4 temporary"] < runs["2 temporary"] < runs["1 temporary"]
+def assert_spread_evenly(found):
+    """64 x 64 after padding: of every large matrix each device holds its share and no more."""
+    assert np.all(found["2 shards"] == 64 * 64 * 8 // 2)
+    assert np.all(found["4 shards"] == 64 * 64 * 8 // 4)
+    assert found["4 temporary"] < found["2 temporary"] < found["1 temporary"]
     for count in (1, 2, 4):
-        np.testing.assert_array_equal(runs[f"{count} edge shards"], [64 * 64 * 8 // count] * count)
+        np.testing.assert_array_equal(found[f"{count} edge shards"], [64 * 64 * 8 // count] * count)
 
 
 MATRIX_MOVES = re.compile(r"f64\[(\d+),(\d+)\]\S* (all-gather|all-reduce|all-to-all)\(")
 FACTORISATIONS = re.compile(r"potrf|syev|getrf|geqrf|gesdd|trsm|cholesky|triangular-solve", re.IGNORECASE)
 
 
-def test_the_compiled_kernel_multiplies_and_neither_factors_nor_gathers_matrices(runs):
-    program = str(runs["4 program"])
+def assert_products_alone(program):
+    """The compiled kernel multiplies; it neither factors matrices nor gathers them."""
     assert "collective-permute" in program
     assert not MATRIX_MOVES.search(program)
     assert not FACTORISATIONS.search(program)
+
+
+def test_fits_on_one_two_and_four_devices_are_the_same_and_really_spread(tmp_path):
+    """One test, because its runs are dear and workers would each repeat them."""
+    ended(started(tmp_path / "first.npz", "ranges,laplace", "1,2,4"))
+    ended(started(tmp_path / "second.npz", "singular", "1,4"))
+    found = {**np.load(tmp_path / "first.npz"), **np.load(tmp_path / "second.npz")}
+    for name, count in [("ranges", 2), ("ranges", 4), ("laplace", 2), ("laplace", 4), ("singular", 4)]:
+        assert_same(found, name, count, found, 1)
+    assert_as_in_memory(found, "ranges", 4)
+    assert_as_in_memory(found, "singular", 4)
+    assert_spread_evenly(found)
+    assert_products_alone(str(found["4 program"]))
 
 
 def test_the_look_at_a_compiled_program_can_fail():
@@ -113,8 +104,8 @@ def test_the_look_at_a_compiled_program_can_fail():
     assert MATRIX_MOVES.search("%g = f64[64,64]{1,0} all-gather(f64[16,64]{1,0} %p)")
 
 
-def test_two_processes_find_what_one_does(runs, tmp_path):
-    """Two processes with one device each, over jax.distributed, against two devices of one process.
+def test_two_processes_find_what_one_does(tmp_path):
+    """Two processes with one device each, over jax.distributed, against one process with one device.
 
     A Laplace fit has both searches in it: its lower bound comes from the Gaussian one.
     """
@@ -122,13 +113,14 @@ def test_two_processes_find_what_one_does(runs, tmp_path):
     outs = [tmp_path / f"{i}.npz" for i in range(2)]
     pair = [started(out, "laplace", 2, i, 2, port) for i, out in enumerate(outs)]
     try:
+        ended(started(tmp_path / "alone.npz", "laplace", 1))
         for process in pair:
             ended(process)
     finally:
         for process in pair:
             process.kill()
     for out in outs:
-        assert_same(np.load(out), "laplace", 2, runs, 2)
+        assert_same(np.load(out), "laplace", 2, np.load(tmp_path / "alone.npz"), 1)
 
 
 @pytest.mark.slow
@@ -346,6 +338,7 @@ def test_the_spread_loss_is_the_loss(mesh):
     np.testing.assert_allclose(slope, slope_expected, rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_the_spread_loss_descends_on_a_device_too(mesh):
     """The route of accelerators, where the iteration stays on the device."""
     rng = np.random.default_rng(0)
