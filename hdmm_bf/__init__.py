@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hdmm_bf.bounds import Bounds
     from hdmm_bf.certificate import Certificate
     from hdmm_bf.domain import Domain
-    from hdmm_bf.fitting import Fit, ProductFit, bound, compare, fit, load
+    from hdmm_bf.fitting import Fit, ProductFit, bound, compare, fit, load, memory_needed
     from hdmm_bf.mechanisms.block_release import BlockRelease
     from hdmm_bf.mechanisms.histogram import histogram
     from hdmm_bf.mechanisms.ledger import Ledger, fingerprint
@@ -52,6 +52,7 @@ _NAMES = {
     "fit": "fitting",
     "histogram": "mechanisms.histogram",
     "load": "fitting",
+    "memory_needed": "fitting",
     "plan": "mechanisms.plan",
     "release": "mechanisms.publish",
     "sensitivity": "sensitivities",
@@ -82,6 +83,7 @@ __all__ = [
     "histogram",
     "load",
     "matrix",
+    "memory_needed",
     "plan",
     "plots",
     "policy",

@@ -17,7 +17,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 from jaxtyping import Float64
-from scipy.linalg import blas
+from scipy.linalg import blas, lapack
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._checks import fail, finite
@@ -92,6 +92,12 @@ class GramRoot:
     def rank(self) -> int:
         """Rank of the workload after grounding."""
         return len(self.R)
+
+    def right_inverse(self) -> RealMatrix:
+        """Return B with R B = 1 whose columns are in the range of V."""
+        if self.basis is None:
+            return np.asarray(lapack.dtrtri(self.R, lower=0)[0])
+        return np.asarray(self.basis / self.sizes)
 
     def gram(self, L: SquareMatrix) -> SquareMatrix:
         """Return R L R^T."""

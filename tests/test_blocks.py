@@ -10,7 +10,7 @@ import hdmm_bf as bf
 from hdmm_bf import fitting
 from hdmm_bf._checks import InputError
 from hdmm_bf.certificate_blocks import block_sensitivity, certify_blocks
-from hdmm_bf.fitting.product import predicted_bytes
+from hdmm_bf.fitting.memory import product_bytes
 from hdmm_bf.mechanisms.block_recovery import BlockRecovery
 from hdmm_bf.mechanisms.block_release import row_scales
 from hdmm_bf.strategies.blocks import BlockStrategy, from_factors, from_integers
@@ -213,7 +213,7 @@ def test_memory_is_predicted_within_thirty_percent_of_the_measured_peak():
     for row in rows:
         side, peak = row[1].replace(" ", ""), float(row[9]) * 2**30
         product = as_product(bf.Problem(bf.workload.all_range(side), bf.policy.threshold(side, 1)))
-        assert predicted_bytes(product, "bases") == pytest.approx(peak, rel=0.3)
+        assert product_bytes(product, "bases") == pytest.approx(peak, rel=0.3)
 
 
 def test_a_structured_fit_that_would_not_fit_in_memory_is_refused_before_it_starts():

@@ -158,7 +158,7 @@ def test_doctor_survives_what_is_missing(monkeypatch):
     monkeypatch.setattr(DOCTOR.metadata, "version", version)
     monkeypatch.setattr(DOCTOR, "_MEMORY_FILE", Path("/nowhere"))
     monkeypatch.setattr(DOCTOR.os, "sysconf", lambda name: 2**16)
-    for name in ("jax", "threadpoolctl", "hdmm_bf.fitting.run"):
+    for name in ("jax", "threadpoolctl", "hdmm_bf.fitting.memory"):
         monkeypatch.setitem(sys.modules, name, None)
     words = invoke("doctor").output
     assert "not installed; optional, comes with hdmm-bf[data]" in words

@@ -12,6 +12,7 @@ FLOW = [
     ["_types"],
     ["_checks", "_display"],
     ["_linalg"],
+    ["devices"],
     ["matrix", "domain"],
     ["policy", "workload"],
     ["transform", "sensitivities", "laplacian"],

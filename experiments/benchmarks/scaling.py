@@ -70,14 +70,11 @@ def report(*, quick: bool = False) -> list[Part]:
     """Return the times and the exponents, and draw them; quick: the smaller sizes, no picture."""
     rows, exponents = [], []
     for curve in CURVES:
-        found = [
-            own_process("experiments.benchmarks.scaling", *case, environment=ONE_THREAD)
-            for case in _cases(curve, quick)
-        ]
-        for case, run in zip(_cases(curve, quick), found, strict=True):
-            rows.append(
-                [curve.name, case[0], case[1], *(f"{run[key]:.4g}" for key in ("cells", "edges", "cpu", "wall"))]
-            )
+        cases = curve.cases[: curve.quick] if quick else curve.cases
+        found = [own_process("experiments.benchmarks.scaling", *case, environment=ONE_THREAD) for case in cases]
+        for (workload, policy, _), run in zip(cases, found, strict=True):
+            numbers = [f"{run[key]:.4g}" for key in ("cells", "edges", "cpu", "wall")]
+            rows.append([curve.name, workload, policy, *numbers])
         slope = exponent([run[curve.across] for run in found], [run["cpu"] for run in found])
         exponents.append([curve.name, curve.across, f"{slope:.2f}"])
     times = Table(["curve", "workload", "policy", "cells", "edges", "CPU s", "wall s"], rows)

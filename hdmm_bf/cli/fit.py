@@ -80,9 +80,10 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 @_STEPS
 @_WORKERS
 @_GAP
+@click.option("--devices", type=int, metavar="N", help="Spread the search over N of JAX's devices; a CPU is split.")
 @as_json
 @click.pass_context
-def fit(context: click.Context, /, as_json: bool, **_: Any) -> None:
+def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any) -> None:
     """Search for the strategy of least expected error, certify it, and write it as a bundle.
 
     Takes --workload and --policy, or a problem FILE (see hdmm-bf init). Ctrl-C keeps the best strategy so far,
@@ -90,6 +91,10 @@ def fit(context: click.Context, /, as_json: bool, **_: Any) -> None:
     """
     from hdmm_bf import fitting
 
+    if devices is not None:
+        from hdmm_bf.devices import split_cpu
+
+        split_cpu(devices)
     asked = requested(context)
     with progress("fit") as show:
         made = fitting.fit(
@@ -103,6 +108,7 @@ def fit(context: click.Context, /, as_json: bool, **_: Any) -> None:
             family=asked.family,
             seed=asked.seed,
             callback=show,
+            devices=devices,
         )
     out = asked.out
     if out is None and made.status == "interrupted":

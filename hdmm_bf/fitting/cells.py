@@ -9,8 +9,9 @@ import numpy as np
 
 from hdmm_bf.certificate import certify
 from hdmm_bf.error import Draft
+from hdmm_bf.fitting.asked import Asked
 from hdmm_bf.fitting.record import Fit
-from hdmm_bf.strategies import Callback, cells_laplace, from_draft
+from hdmm_bf.strategies import cells_laplace, from_draft
 from hdmm_bf.strategies.products import fit_product
 from hdmm_bf.structure import ProductProblem
 
@@ -25,18 +26,11 @@ def cells_apply(product: ProductProblem, family: str | None) -> bool:
     return family in (None, "cells") and fits and cells_laplace.applies(product)
 
 
-def fit_cells_dense(
-    product: ProductProblem,
-    *,
-    gap: float,
-    max_seconds: float | None,
-    seed: int,
-    callback: Callback | None,
-    started: float,
-) -> Fit:
+def fit_cells_dense(product: ProductProblem, asked: Asked) -> Fit:
     """Search rows over the cells through the factors of the workload, then ship and certify the matrix."""
-    limit = _SECONDS if max_seconds is None else max_seconds
-    found = cells_laplace.fit_cells(product, seed=seed, max_seconds=limit, callback=callback)
+    started = time.perf_counter()
+    limit = _SECONDS if asked.max_seconds is None else asked.max_seconds
+    found = cells_laplace.fit_cells(product, seed=asked.seed, max_seconds=limit, callback=asked.callback)
     problem = product.problem
     draft = Draft("vertex", cells_laplace.matrix(found.Theta), cells_laplace.NAME, found.error)
     strategy = from_draft(problem, draft)
@@ -50,8 +44,8 @@ def fit_cells_dense(
         strategy=strategy,
         certificate=certificate,
         weights=weights,
-        requested_gap=gap,
-        seed=seed,
+        requested_gap=asked.gap,
+        seed=asked.seed,
         status=found.status,
         seconds=time.perf_counter() - started,
     )

@@ -13,10 +13,12 @@ import numpy as np
 
 from hdmm_bf import bundle_blocks
 from hdmm_bf._checks import fits, readable_bytes
-from hdmm_bf._types import IndexArray, Noise, RealVector
+from hdmm_bf._types import IndexArray, RealVector
 from hdmm_bf.bounds import Bounds
 from hdmm_bf.certificate_blocks import certify_blocks
+from hdmm_bf.fitting.asked import Asked
 from hdmm_bf.fitting.facts import Facts
+from hdmm_bf.fitting.memory import MOST_MEMORY, product_bytes
 from hdmm_bf.mechanisms.block_recovery import BlockRecovery
 from hdmm_bf.product_bounds import product_svd_bound
 from hdmm_bf.strategies import Callback, Status
@@ -32,12 +34,6 @@ _LAPLACE_SECONDS = 120.0
 
 _SEARCH_SHARE = 0.95
 """The search stops at this share of the wanted gap; the rest is for the grid."""
-
-MOST_MEMORY = 16 * 2**30
-_PROGRAM, _TENSORS, _FACTORS = 90 * 2**20, 85, 2
-
-FAMILIES = ("marginals", "sectors", "kronecker", "bases", "union", "cells")
-"""Names of structured families."""
 
 
 @final
@@ -94,30 +90,28 @@ class ProductFit(Facts):
         )
 
 
-def fit_structured(
-    product: ProductProblem,
-    *,
-    noise: Noise,
-    gap: float,
-    max_seconds: float | None,
-    family: str | None,
-    seed: int,
-    callback: Callback | None,
-) -> ProductFit:
+def fit_structured(product: ProductProblem, asked: Asked) -> ProductFit:
     """Search the structured families, put the best on a grid, and certify it."""
     started = time.perf_counter()
-    limit = math.inf if max_seconds is None else max_seconds
-    name = family or (choose(product) if noise == "gaussian" else "kronecker")
-    needed = predicted_bytes(product, name)
+    name = asked.family or (choose(product) if asked.noise == "gaussian" else "kronecker")
+    needed = product_bytes(product, name)
     fits("fit", f"{math.prod(product.sizes)} cells", needed, advice="Use a smaller domain.", limit=MOST_MEMORY)
     found: Found
-    if noise == "gaussian":
-        found = fit_product(product, gap=_SEARCH_SHARE * gap, max_seconds=limit, callback=callback, family=family)
+    if asked.noise == "gaussian":
+        found = fit_product(
+            product,
+            gap=_SEARCH_SHARE * asked.gap,
+            max_seconds=asked.limit,
+            callback=asked.callback,
+            family=asked.family,
+            mesh=asked.mesh,
+        )
     else:
-        found = fit_laplace(product, seed=seed, max_seconds=min(limit, _LAPLACE_SECONDS), callback=callback)
+        limit = min(asked.limit, _LAPLACE_SECONDS)
+        found = fit_laplace(product, seed=asked.seed, max_seconds=limit, callback=asked.callback)
     blocks = tuple(from_factors(sketch.factors, sketch.precisions, sketch.terms) for sketch in found.sketches)
     strategy = BlockStrategy(blocks, found.family)
-    certificate = certify_blocks(product, noise=noise, strategy=strategy, proof=found.proof)
+    certificate = certify_blocks(product, noise=asked.noise, strategy=strategy, proof=found.proof)
     return ProductFit(
         problem=product.problem,
         product=product,
@@ -125,25 +119,15 @@ def fit_structured(
         certificate=certificate,
         proof=found.proof,
         why=f"{found.why}; about {readable_bytes(needed)} of memory",
-        requested_gap=gap,
-        seed=seed,
+        requested_gap=asked.gap,
+        seed=asked.seed,
         status="exact"
         if certificate.unit_error == 0
         else "converged"
-        if certificate.gap <= gap
+        if certificate.gap <= asked.gap
         else _ended(found.status),
         seconds=time.perf_counter() - started,
     )
-
-
-def predicted_bytes(product: ProductProblem, family: str) -> int:
-    """Predict the peak memory of a structured fit, from measurements on grids of side 64 to 1000.
-
-    Bases hold a tensor over the cells for every correction of the search; the others only factors.
-    """
-    factors = sum(size**2 for size in product.sizes) * 8
-    tensors = _TENSORS * math.prod(product.sizes) * 8 if family == "bases" else 0
-    return _PROGRAM + _FACTORS * factors + tensors
 
 
 def structured_bound(

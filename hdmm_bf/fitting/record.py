@@ -29,10 +29,12 @@ class Fit(Facts):
     Attributes:
         strategy: what is measured, as it ships.
         weights: edge weights that prove the lower bound.
+        why: what the search had to do otherwise than asked, in words; mostly nothing.
     """
 
     strategy: Strategy
     weights: RealVector
+    why: str = ""
 
     __repr__ = Facts.__repr__
 

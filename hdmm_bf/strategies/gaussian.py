@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 from jaxtyping import Float64
 
 from hdmm_bf._types import RealVector, SquareMatrix
 from hdmm_bf.bounds import DualPoint, GramRoot, gram_scale, uniform
+from hdmm_bf.devices import Mesh
 from hdmm_bf.laplacian import EdgeForms, edge_forms
+from hdmm_bf.strategies.sharded import Matrices, Spread
 from hdmm_bf.strategies.solver import Progress
 from hdmm_bf.transform import Problem
 
@@ -41,6 +44,9 @@ _MODEL_EDGES = 50_000
 
 OVERSHOT = 0.5
 """A bound below this share of the best one means that the last step went too far."""
+
+
+GATHERED = "the matrices are too badly conditioned for products alone, so they were gathered and factored on the host"
 
 
 class Momentum:
@@ -81,32 +87,110 @@ class Momentum:
             self.power = max(1.5, min(2 * self.power, 0.7 * bend / size))
 
 
+class Held(NamedTuple):
+    """A point in NumPy."""
+
+    root_sum: float
+    trace: float
+    X: SquareMatrix
+    d: RealVector
+    L: SquareMatrix
+    dual: DualPoint
+
+
+@final
+class InMemory:
+    """All that the search does with matrices, in NumPy, with roots by eigendecomposition."""
+
+    why = ""
+
+    def __init__(self, root: GramRoot, forms: EdgeForms) -> None:
+        self.root, self.forms = root, forms
+
+    def at(self, mu: RealVector) -> Held:
+        """Return X(mu)."""
+        L = self.forms.laplacian(mu)
+        dual = self.root.dual_point(L)
+        return Held(dual.root_sum, dual.trace, dual.X, self.forms.distances(dual.X), L, dual)
+
+    def curvature(self, point: Held) -> RealVector | None:
+        """Return the second derivatives of tr(V X^-1) along the distances."""
+        Y = self.root.pseudo_inverse(point.dual)
+        return None if Y is None else self.forms.curvature(point.L, Y)
+
+    def moved(self, point: Held, change: RealVector) -> tuple[float, SquareMatrix]:
+        """Move X inside the range of V."""
+        X = point.X.copy(order="F")
+        self.forms.shift(X, change)
+        X = self.root.project(X)
+        return self.root.trace(X) * float(self.forms.distances(X).max()), X
+
+
+@final
+class OnDevices:
+    """The same with matrices spread over a mesh and roots by products.
+
+    Where S is too badly conditioned for that, the search goes on in memory, and `why` says so.
+    """
+
+    def __init__(self, root: GramRoot, forms: EdgeForms, mesh: Mesh, *, gap: float) -> None:
+        self.matrices, self.in_memory, self.why = Matrices(root, forms, mesh, gap=gap), InMemory(root, forms), ""
+
+    def at(self, mu: RealVector) -> Spread | Held:
+        """Return X(mu)."""
+        found = None if self.why else self.matrices.at(mu)
+        if found is not None:
+            return found
+        self.why = GATHERED
+        return self.in_memory.at(mu)
+
+    def curvature(self, point: Spread | Held) -> RealVector | None:
+        """Return the second derivatives of tr(V X^-1) along the distances."""
+        return self.in_memory.curvature(point) if isinstance(point, Held) else self.matrices.curvature(point)
+
+    def moved(self, point: Spread | Held, change: RealVector) -> tuple[float, Any]:
+        """Move X inside the range of V."""
+        if isinstance(point, Held):
+            return self.in_memory.moved(point, change)
+        return self.matrices.moved(point, change)
+
+    def to_host(self, X: Any) -> SquareMatrix:
+        """Return a Gram matrix for NumPy."""
+        return X if isinstance(X, np.ndarray) else self.matrices.to_host(X)
+
+
+Kernel: TypeAlias = InMemory | OnDevices
+
+
 def steps(
-    problem: Problem, *, gap: float, start: Float64[np.ndarray, " e"] | None = None
-) -> Iterator[Progress[SquareMatrix, RealVector]]:
+    problem: Problem,
+    *,
+    gap: float,
+    start: Float64[np.ndarray, " e"] | None = None,
+    kernel: Kernel | None = None,
+) -> Iterator[Progress[Any, RealVector]]:
     """Yield Gram matrices X = A^T A (lower triangles) and weights mu, better and better, for a problem with edges.
 
     Args:
         problem: the workload under the policy.
         gap: the proven gap aimed at; it decides when rounding is worth its price.
         start: edge weights of an earlier search, to start from.
+        kernel: where matrices live; in memory if not said.
     """
-    scale = gram_scale(problem)
-    root, forms = GramRoot(problem, scale), edge_forms(problem.P)
-    weights = uniform(forms.num_edges) if start is None else np.maximum(start, 0) / start.sum()
+    scale, edges = gram_scale(problem), problem.policy.num_edges
+    kernel = kernel or InMemory(GramRoot(problem, scale), edge_forms(problem.P))
+    weights = uniform(edges) if start is None else np.maximum(start, 0) / start.sum()
     momentum = Momentum(np.log(np.maximum(weights, math.exp(LIGHTEST))))
     bound, error, proof = 0.0, math.inf, weights
-    best: SquareMatrix | None = None
+    best: Any = None
     waited, ready = 0, _FIRST_PRICE * gap
     while True:
         mu = momentum.weights()
-        L = forms.laplacian(mu)
-        point = root.dual_point(L)
-        f = point.root_sum
+        point = kernel.at(mu)
+        f, d = point.root_sum, point.d
         if f * f < OVERSHOT * bound:
             momentum.reset(np.log(np.maximum(proof, 1e-35)), power=1.5)
             continue
-        d = forms.distances(point.X)
         if f * f > bound:
             bound, proof = f * f, mu
         if point.trace * d.max() < error:
@@ -115,7 +199,7 @@ def steps(
         price = mu @ np.maximum(d / f - 1, 0)
         if error > bound * (1 + gap) and (price < ready or waited > _PATIENCE):
             waited = 0
-            value, X = rounded(root, forms, point, d, mu, L)
+            value, X = rounded(kernel, point, mu)
             ready = float(price) * math.sqrt(1.25 * gap / max(value / bound - 1, gap))
             if value < error:
                 error, best = value, X
@@ -124,15 +208,18 @@ def steps(
         momentum.advance(mu, d / (mu @ d))
 
 
-def rounded(
-    root: GramRoot, forms: EdgeForms, point: DualPoint, d: RealVector, mu: RealVector, L: SquareMatrix
-) -> tuple[float, SquareMatrix]:
+def on_devices(problem: Problem, mesh: Mesh, *, gap: float) -> OnDevices:
+    """Prepare a search on a mesh."""
+    return OnDevices(GramRoot(problem, gram_scale(problem)), edge_forms(problem.P), mesh, gap=gap)
+
+
+def rounded(kernel: Kernel, point: Any, mu: RealVector) -> tuple[float, Any]:
     """Move X(mu) into the box d_e <= c: down where it sticks out, up by mu / curvature where there is room."""
-    Y = root.pseudo_inverse(point)
-    if Y is None:
+    curvature = kernel.curvature(point)
+    if curvature is None:
         return math.inf, point.X
-    f = point.root_sum
-    bend = np.maximum(forms.curvature(L, Y), 1e-300)
+    f, d = point.root_sum, point.d
+    bend = np.maximum(curvature, 1e-300)
     wish = mu / bend
 
     some = slice(None, None, -(-mu.size // _MODEL_EDGES))
@@ -143,8 +230,4 @@ def rounded(
         change = np.minimum(wish_, level * f - d_)
         return float(level * (f - mu_ @ change + 0.5 * (bend_ * change) @ change))
 
-    change = np.minimum(wish, min(_LEVELS, key=model) * f - d)
-    X = point.X.copy(order="F")
-    forms.shift(X, change)
-    X = root.project(X)
-    return root.trace(X) * float(forms.distances(X).max()), X
+    return kernel.moved(point, np.minimum(wish, min(_LEVELS, key=model) * f - d))

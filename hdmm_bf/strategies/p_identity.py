@@ -8,13 +8,15 @@ Starts are soft clusters of the edges on one to three levels, dense random rows,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import RealMatrix, RealVector, SquareMatrix
+from hdmm_bf.devices import Mesh, everywhere, in_rows, mapped, padding, replicate, spread, whole
 from hdmm_bf.error import Draft, draft, edge_gram
 from hdmm_bf.strategies import budget
 from hdmm_bf.strategies.solver import minimise, padded
@@ -28,21 +30,77 @@ MOST_EDGES_A_CELL = 2.5
 
 _STARTS = 24
 """Fresh starts before the kicks begin."""
+_BLOCK = 16
+"""Rows of V that are multiplied at once on a mesh."""
 _MIXED = 0.05
 """Share of negative correlation from which signed rows are tried as well."""
 
 
 def loss(roots: Any, V: Any) -> Any:
     """Log error of [I; Theta], Theta = roots^2: tr(G) - tr(G Theta^T (I + Theta Theta^T)^-1 Theta), G = d V d."""
+    import jax.numpy as jnp
+
+    d, Y = _inside(roots)
+    G = d[:, None] * V * d
+    return jnp.log(jnp.trace(G) - jnp.sum((Y @ G) * Y))
+
+
+@functools.cache
+def spread_loss(mesh: Mesh) -> Callable[..., Any]:
+    """Return `loss` for a V whose rows are spread over a mesh, with its diagonal beside it."""
+    import jax.numpy as jnp
+
+    energy = _energy(mesh)
+
+    def loss(roots: Any, diagonal: Any, V: Any) -> Any:
+        d, Y = _inside(roots)
+        return jnp.log((d * d) @ diagonal - energy(Y * d, V))
+
+    return loss
+
+
+def _inside(roots: Any) -> Any:
+    """The columns' norms d, and Y with Y^T Y = Theta^T (I + Theta Theta^T)^-1 Theta."""
     import jax
     import jax.numpy as jnp
 
     Theta = roots**2
-    d = 1 + Theta.sum(axis=0)
     C = jnp.linalg.cholesky(jnp.eye(len(Theta)) + Theta @ Theta.T)
-    Y = jax.scipy.linalg.solve_triangular(C, Theta, lower=True)
-    G = d[:, None] * V * d
-    return jnp.log(jnp.trace(G) - jnp.sum((Y @ G) * Y))
+    return 1 + Theta.sum(axis=0), jax.scipy.linalg.solve_triangular(C, Theta, lower=True)
+
+
+def _energy(mesh: Mesh) -> Callable[..., Any]:
+    """Return the function A, V -> tr(A V A^T), whose derivative 2 A V is the product it makes anyway.
+
+    Every device multiplies its rows of V in blocks of one size, so that the number of devices does not change a bit of
+    the result: descents of hundreds of steps would magnify the least difference.
+    """
+    import jax
+    from jax import lax
+
+    def program(At: Any, V: Any) -> Any:
+        blocks = V.reshape(-1, _BLOCK, V.shape[1])
+        return everywhere(lax.map(lambda rows: rows @ At, blocks).reshape(-1, At.shape[1]))
+
+    rows_of_product = mapped(mesh, program, (whole(), in_rows()), whole())
+
+    def product(A: Any, V: Any) -> Any:
+        return rows_of_product(A.T, V)[: A.shape[1]].T
+
+    @jax.custom_vjp
+    def energy(A: Any, V: Any) -> Any:
+        return (product(A, V) * A).sum()
+
+    def forward(A: Any, V: Any) -> Any:
+        AV = product(A, V)
+        return (AV * A).sum(), (AV, V)
+
+    def backward(held: Any, slope: Any) -> Any:
+        AV, V = held
+        return 2 * slope * AV, jax.numpy.zeros_like(V)
+
+    energy.defvjp(forward, backward)
+    return energy
 
 
 def free_loss(split: Any, V: Any) -> Any:
@@ -57,14 +115,17 @@ def free_loss(split: Any, V: Any) -> Any:
     return jnp.log(jnp.trace(jax.scipy.linalg.solve_triangular(C, half.T, lower=True)))
 
 
-def steps(problem: Problem, *, seed: int) -> Iterator[Draft]:
-    """Yield the best strategy after every start or kick, for ever."""
+def steps(problem: Problem, *, seed: int, mesh: Mesh | None = None) -> Iterator[Draft]:
+    """Yield the best strategy after every start or kick, for ever.
+
+    On a mesh V is spread by its rows. Signed rows and the polish factor a matrix over the edges and stay on one device.
+    """
     rng = np.random.default_rng(seed)
     V_G = edge_gram(problem)
     V_G = V_G / np.mean(np.diag(V_G))
     flip = positive_signs(V_G)
     V = flip[:, None] * V_G * flip
-    search = _Search(V, rng)
+    search = _Search(V, rng, mesh)
     mixed = np.minimum(V, 0).sum() < -_MIXED * np.abs(V).sum()
     best = _finish(problem, flip, np.zeros((0, len(V))))
     polished, count = np.inf, 0
@@ -113,10 +174,17 @@ def positive_signs(V: SquareMatrix) -> RealVector:
     return signs
 
 
+@la.in_float64
+def _on_mesh(V: SquareMatrix, mesh: Mesh) -> tuple[Any, Any]:
+    """The diagonal of V everywhere, and V in rows."""
+    rows = np.pad(V, ((0, padding(len(V), _BLOCK * mesh.size)), (0, 0)))
+    return replicate(np.diag(V).copy(), mesh), spread(rows, mesh)
+
+
 class _Search:
     """Multi-start descent in the roots of Theta, remembering the best."""
 
-    def __init__(self, V: SquareMatrix, rng: np.random.Generator) -> None:
+    def __init__(self, V: SquareMatrix, rng: np.random.Generator, mesh: Mesh | None = None) -> None:
         self.V, self.rng, self.n = V, rng, len(V)
         self.points = budget.embedding(V)
         spread = np.sqrt(np.diag(V))
@@ -124,6 +192,7 @@ class _Search:
         self.near = V / np.outer(spread, spread)
         self.roots, self.value = np.zeros((0, self.n)), float(np.log(np.trace(V)))
         self.short = 150 if self.n > 128 else 400
+        self.task: tuple[Any, ...] = (loss, V) if mesh is None else (spread_loss(mesh), *_on_mesh(V, mesh))
 
     def start(self, count: int) -> None:
         """Descend from fresh rows: grown on the best, dense random, or soft clusters."""
@@ -161,9 +230,10 @@ class _Search:
 
     def _descend(self, rows: RealMatrix, *, patience: float) -> None:
         rows = padded(rows)  # rows of zeros stay zero under a square
-        value, rows = minimise(loss, rows, self.V, max_iterations=self.short, tolerance=1e-8)
+        loss, *constants = self.task
+        value, rows = minimise(loss, rows, *constants, max_iterations=self.short, tolerance=1e-8)
         if value < self.value + patience:
-            value, rows = minimise(loss, rows, self.V, max_iterations=3 * self.short)
+            value, rows = minimise(loss, rows, *constants, max_iterations=3 * self.short)
         if value < self.value - 1e-9:
             self.value, self.roots = value, rows[(rows**2).max(axis=1) > 1e-3]
 

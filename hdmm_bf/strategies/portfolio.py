@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 from hdmm_bf._types import Norm, RealVector
+from hdmm_bf.devices import Mesh
 from hdmm_bf.error import Draft
 from hdmm_bf.strategies import budget, classical, dictionary, grids, p_identity, paper, vertex
 from hdmm_bf.strategies.side_by_side import side_by_side
@@ -97,10 +98,12 @@ def steps(
     family: str | None = None,
     initial: Draft | None = None,
     workers: int = 1,
+    mesh: Mesh | None = None,
 ) -> Iterator[Progress[Draft, RealVector]]:
     """Yield the best strategy so far: of the floors first, then after every step of every family.
 
-    With several workers, families that restart themselves run as many restarts side by side.
+    With several workers, families that restart themselves run as many restarts side by side. On a mesh only p-identity
+    is searched, the one family that is spread.
 
     Guarantees:
         Neither a floor nor the initial strategy has a smaller error than any candidate yielded.
@@ -115,9 +118,14 @@ def steps(
     yield offer(min(floors(problem, table, "L1"), key=lambda d: d.error))  # one step, which no limit cuts short
     if initial is not None:
         yield offer(initial)
+    workers = 1 if mesh is not None else workers
     pool = ThreadPoolExecutor(workers) if workers > 1 else None
-    chosen = enumerate(applicable(problem, family))
-    running = {name: _search(problem, name, seed + i, workers, pool) for i, name in chosen}
+    running: dict[str, Iterator[Draft]]
+    if mesh is None:
+        chosen = enumerate(applicable(problem, family))
+        running = {name: _search(problem, name, seed + i, workers, pool) for i, name in chosen}
+    else:
+        running = {p_identity.NAME: p_identity.steps(problem, seed=seed, mesh=mesh)}
     if family is None and "vertex" in running:
         running["polish"] = _polish(problem, lambda: best)
     try:

@@ -92,6 +92,7 @@ def search(
     max_seconds: float = math.inf,
     max_iterations: int | None = None,
     callback: Callback | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Outcome[Candidate, Proof]:
     """Run a family's steps until the proven gap is reached, a limit is hit, or the user interrupts.
 
@@ -99,14 +100,14 @@ def search(
         Returns the candidate of least error seen, and the proof of the largest bound seen, however the search ended.
         Without a time limit the result depends on the family's inputs and seed alone.
     """
-    started = time.perf_counter()
+    started = clock()
     first = next(steps)  # a first candidate is worth waiting for
     best, proof, error, bound = first.candidate, first.proof, first.error, first.bound
     trace: list[TracePoint] = []
     status: Status = "finished"
     try:
         while True:
-            now = TracePoint(time.perf_counter() - started, error, bound)
+            now = TracePoint(clock() - started, error, bound)
             left = min(max_seconds - now.seconds, _until_closed(trace, now, gap))
             trace.append(replace(now, left=max(0.0, left)))
             if callback is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from hdmm_bf._checks import fail, nearest
+from hdmm_bf.devices import Mesh
 from hdmm_bf.strategies.products import bases, kronecker, marginals, sectors
 from hdmm_bf.strategies.products.sketch import Found
 from hdmm_bf.strategies.solver import Callback
@@ -30,6 +31,7 @@ def fit_product(
     max_seconds: float = math.inf,
     callback: Callback | None = None,
     family: str | None = None,
+    mesh: Mesh | None = None,
 ) -> Found:
     """Find an implicit Gaussian strategy for a product problem without writing the domain out.
 
@@ -39,6 +41,7 @@ def fit_product(
         max_seconds: time limit of the search.
         callback: called with error and bound after every step.
         family: one of FAMILIES, or None for the first that fits.
+        mesh: the devices over which the factors of `kronecker` are spread; the other families do not use it.
 
     Guarantees:
         The error is that of the sketches at sensitivity 1, and the bound is what `product_bound` gives for the proof.
@@ -52,5 +55,7 @@ def fit_product(
         raise fail("fit", f"family={name!r}", problem, advice)
     if name == "marginals":
         return marginals.fit(product)
-    searches = {"kronecker": kronecker.fit, "sectors": sectors.fit, "bases": bases.fit}
+    if name == "kronecker":
+        return kronecker.fit(product, gap=gap, max_seconds=max_seconds, callback=callback, mesh=mesh)
+    searches = {"sectors": sectors.fit, "bases": bases.fit}
     return searches[name](product, gap=gap, max_seconds=max_seconds, callback=callback)

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.bounds import is_public
+from hdmm_bf.devices import Mesh, clock
 from hdmm_bf.domain import Domain
 from hdmm_bf.laplacian import edge_forms
 from hdmm_bf.matrix import Matrix
@@ -40,8 +43,10 @@ def applies(product: ProductProblem) -> bool:
     return is_kronecker(product)
 
 
-def fit(product: ProductProblem, *, gap: float, max_seconds: float, callback: Callback | None) -> Found:
-    """Fit every attribute by the dense Gaussian search and multiply."""
+def fit(
+    product: ProductProblem, *, gap: float, max_seconds: float, callback: Callback | None, mesh: Mesh | None = None
+) -> Found:
+    """Fit every attribute by the dense Gaussian search, its matrices spread over the mesh if there is one; multiply."""
     started = time.perf_counter()
     (moved,) = moved_attributes(product)
     term, svd = product.terms[0], product_svd_bound(product)
@@ -51,7 +56,8 @@ def fit(product: ProductProblem, *, gap: float, max_seconds: float, callback: Ca
     if any(map(is_public, problems)):
         rows = [np.eye(n)[: 0 if i == moved else n] for i, n in enumerate(product.sizes)]
         return Found((_sketch(rows, totals, moved),), 0.0, 0.0, svd, "kronecker", None, WHY, "exact", ())
-    parts = [_optimum(problem, aim, seconds) for problem in problems]
+    kernels = [None if mesh is None else gaussian.on_devices(problem, mesh, gap=aim) for problem in problems]
+    parts = [_optimum(*each, aim, seconds, clock(mesh)) for each in zip(problems, kernels, strict=True)]
     factors = [_rows(problem, part.best) for problem, part in zip(problems, parts, strict=True)]
     error = term.weight**2 * math.prod(part.error for part in parts)
     proof = {"kind": "kronecker", "attribute": moved, "weights": [part.proof for part in parts]}
@@ -61,7 +67,8 @@ def fit(product: ProductProblem, *, gap: float, max_seconds: float, callback: Ca
     if callback is not None:
         callback(trace[0])
     sketches = (_sketch(factors, totals, moved),)
-    return Found(sketches, error, bound, svd, "kronecker", proof, WHY, status, trace)
+    why = "; ".join([WHY, *{kernel.why for kernel in kernels if kernel is not None and kernel.why}])
+    return Found(sketches, error, bound, svd, "kronecker", proof, why, status, trace)
 
 
 def attribute_problem(product: ProductProblem, attribute: int, moved: int, factor: Matrix | None = None) -> Problem:
@@ -75,10 +82,17 @@ def attribute_problem(product: ProductProblem, attribute: int, moved: int, facto
     return Problem(workload, policy)
 
 
-def _optimum(problem: Problem, gap: float, max_seconds: float) -> Outcome[SquareMatrix, RealVector]:
+def _optimum(
+    problem: Problem,
+    kernel: gaussian.OnDevices | None,
+    gap: float,
+    max_seconds: float,
+    clock: Callable[[], float],
+) -> Outcome[SquareMatrix, RealVector]:
     with la.threads_for(problem.policy.num_cells):
-        steps = gaussian.steps(problem, gap=gap)
-        return search(steps, gap=gap, max_seconds=max_seconds, max_iterations=_MAX_STEPS)
+        steps = gaussian.steps(problem, gap=gap, kernel=kernel)
+        found = search(steps, gap=gap, max_seconds=max_seconds, max_iterations=_MAX_STEPS, clock=clock)
+    return found if kernel is None else replace(found, best=kernel.to_host(found.best))
 
 
 def _rows(problem: Problem, X: SquareMatrix) -> RealMatrix:

@@ -1,0 +1,120 @@
+"""Dense fits: matrices over cells or edges, found by the Gaussian search or by the portfolio, then certified."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import NamedTuple
+
+from hdmm_bf._linalg import threads_for
+from hdmm_bf._types import RealVector
+from hdmm_bf.bounds import is_public, uniform
+from hdmm_bf.certificate import certify
+from hdmm_bf.devices import clock
+from hdmm_bf.fitting.asked import Asked, start_draft, start_weights
+from hdmm_bf.fitting.record import Fit
+from hdmm_bf.strategies import Status, Strategy, from_draft, from_gram, gaussian, nothing, portfolio, search
+from hdmm_bf.strategies.side_by_side import default_workers
+from hdmm_bf.transform import Problem
+
+_SEARCH_SHARE = 0.95
+"""The search stops at this share of the wanted gap; the rest is for the grid."""
+
+_BOUND_GAP = 1e-4
+_BOUND_STEPS = 200
+"""The lower bound beside a Laplace search is tight to this gap for Gaussian strategies, or as far as these steps go."""
+
+
+class _Found(NamedTuple):
+    strategy: Strategy
+    weights: RealVector
+    status: Status
+    reached: dict[str, float]
+    why: str = ""
+
+
+def fit_dense(problem: Problem, asked: Asked) -> Fit:
+    """Search, put the best strategy on its grid, and certify it."""
+    started = time.perf_counter()
+    with threads_for(problem.policy.num_cells):
+        if is_public(problem):
+            found = _Found(nothing(problem), uniform(problem.policy.num_edges), "exact", {})
+        else:
+            found = _gaussian(problem, asked) if asked.noise == "gaussian" else _laplace(problem, asked)
+        made = found.strategy
+        certificate = certify(
+            problem, noise=asked.noise, kind=made.kind, integers=made.integers, bits=made.bits, weights=found.weights
+        )
+    return Fit(
+        problem=problem,
+        strategy=made,
+        certificate=certificate,
+        weights=found.weights,
+        requested_gap=asked.gap,
+        seed=asked.seed,
+        status=found.status,
+        seconds=time.perf_counter() - started,
+        reached=found.reached,
+        why=found.why,
+    )
+
+
+def _gaussian(problem: Problem, asked: Asked) -> _Found:
+    aim = _SEARCH_SHARE * asked.gap
+    initial = start_weights(problem, asked.start)
+    kernel = None if asked.mesh is None else gaussian.on_devices(problem, asked.mesh, gap=aim)
+    found = search(
+        gaussian.steps(problem, gap=aim, start=initial, kernel=kernel),
+        gap=aim,
+        max_seconds=asked.limit,
+        max_iterations=asked.max_steps,
+        callback=asked.callback,
+        clock=clock(asked.mesh),
+    )
+    X = found.best if kernel is None else kernel.to_host(found.best)
+    strategy = from_gram(problem, X, gap=asked.gap, family="gaussian")
+    return _Found(strategy, found.proof, found.status, {}, kernel.why if kernel else "")
+
+
+def _laplace(problem: Problem, asked: Asked) -> _Found:
+    initial, mesh, max_steps = start_draft(problem, asked.start), asked.mesh, asked.max_steps
+    timed = asked.max_seconds is None and max_steps is None
+    limit = default_seconds(problem) if timed else asked.limit
+    kernel = None if mesh is None else gaussian.on_devices(problem, mesh, gap=_BOUND_GAP)
+    lower = search(
+        gaussian.steps(problem, gap=_BOUND_GAP, kernel=kernel),
+        gap=_BOUND_GAP,
+        max_seconds=math.inf if max_steps is not None else limit / 4,
+        max_iterations=_BOUND_STEPS,
+        clock=clock(mesh),
+    )
+    if lower.status == "interrupted":
+        max_steps = 1
+    table = portfolio.Table()
+    found = search(
+        portfolio.steps(
+            problem,
+            bound=lower.bound,
+            weights=lower.proof,
+            seed=asked.seed,
+            table=table,
+            family=asked.family,
+            initial=initial,
+            workers=asked.workers or (default_workers() if asked.max_steps is None else 1),
+            mesh=mesh,
+        ),
+        gap=asked.gap,
+        max_seconds=limit,
+        max_iterations=max_steps,
+        callback=asked.callback,
+        clock=clock(mesh),
+    )
+    status: Status = "interrupted" if lower.status == "interrupted" else found.status
+    why = kernel.why if kernel else ""
+    return _Found(from_draft(problem, found.best), found.proof, status, table.errors, why)
+
+
+def default_seconds(problem: Problem) -> float:
+    """Return the default time limit of a Laplace search: 90 s at 64 cells, growing a little faster, 20 s to 400 s."""
+    cells = float(max(problem.grounding.kept.size, 4))
+    return min(max(20.0, 90.0 * math.pow(cells / 64, 1.25)), 400.0)
