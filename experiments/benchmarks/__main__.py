@@ -82,7 +82,8 @@ def markdown(name: str, doc: str, parts: list[Part], *, quick: bool) -> str:
     title, _, more = doc.strip().partition("\n")
     found = machine()
     asked = "--quick " if quick else ""
-    where = f"Python {found['python']}, {found['cores']} cores, {found['threads']} BLAS threads unless said otherwise."
+    threads = f"{found['threads']} BLAS thread{'s' if found['threads'] > 1 else ''}"
+    where = f"Python {found['python']}, {found['cores']} cores, {threads} unless said otherwise."
     blocks = [f"# {title}", more.strip(), f"{where} Printed by `python -m experiments.benchmarks {asked}{name}`."]
     blocks += [part.markdown() if isinstance(part, Table) else part.strip() for part in parts]
     return "\n\n".join(block for block in blocks if block) + "\n"

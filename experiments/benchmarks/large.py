@@ -5,16 +5,14 @@ The peak is the resident memory of the whole process, the eigendecomposition tha
 
 from __future__ import annotations
 
-import resource
-
 from experiments.benchmarks import gaussian, instances
-from experiments.benchmarks.measure import Part, Table
+from experiments.benchmarks.measure import Part, Table, peak_memory
 
 
 def report(*, quick: bool = False) -> list[Part]:
     """Return the table."""
     made = instances.workload("all-range", 4096), instances.policy("threshold 4", 4096)
     cells = gaussian.row(*made, ["all-range", "threshold 4"], gap=1e-2, repeat=1)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = peak_memory()
     cells[gaussian.HEADERS.index("limit")] = "12"
     return [Table([*gaussian.HEADERS, "peak GB"], [[*cells, f"{peak / 2**30:.1f}"]])]

@@ -6,12 +6,14 @@ import gc
 import json
 import math
 import os
+import resource
 import subprocess
 import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 Part: TypeAlias = "Table | str"
@@ -52,6 +54,15 @@ def peak_bytes(call: Callable[[], Any]) -> int:
         tracemalloc.stop()
     del kept
     return peak
+
+
+def peak_memory() -> int:
+    """Return the most memory, in bytes, that this process has held; not what its parent held when it was started."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 class Table(NamedTuple):

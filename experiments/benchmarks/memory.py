@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import resource
 import sys
 
-from experiments.benchmarks.measure import Part, Table, own_process
+from experiments.benchmarks.measure import Part, Table, own_process, peak_memory
 
 CASES = [
     *((f"all-range:{n}", f"threshold:{n}:4", "gaussian") for n in (512, 1024, 2048)),
@@ -17,7 +16,7 @@ CASES = [
     ("all-range:128", "bounded:128", "laplace"),
     *((f"all-range:{n}x{n}", f"threshold:{n}x{n}:1", "gaussian") for n in (128, 256, 512)),
 ]
-QUICK = [CASES[1], CASES[7]]
+QUICK = CASES[:2]
 
 
 def report(*, quick: bool = False) -> list[Part]:
@@ -37,8 +36,7 @@ def main(workload: str, policy: str, noise: str) -> None:
     predicted = bf.memory_needed(workload, policy, noise=noise, workers=1)
     limit = {"max_steps": 5} if noise == "gaussian" else {"max_seconds": 25.0}
     bf.fit(workload, policy, noise=noise, workers=1, **limit)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"predicted": predicted, "peak": peak}))
+    print(json.dumps({"predicted": predicted, "peak": peak_memory()}))
 
 
 if __name__ == "__main__":

@@ -26,15 +26,16 @@ CASES: list[tuple[str, str, str, str | None, str, bool]] = [
 SIDES = (64, 128, 256, 512, 1000)
 
 RUN = """
-import json, resource, sys, time
+import json, sys, time
 import numpy as np
 import hdmm_bf as bf
+from experiments.benchmarks.measure import peak_memory
 workload, policy, noise, family, optimum, seconds = json.loads(sys.argv[1])
 wall, cpu = time.perf_counter(), time.process_time()
 gap = 1e-4 if family == "kronecker" else 1e-3
 fit = bf.fit(workload, policy, noise=noise, family=family, max_seconds=seconds, gap=gap)
 wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+peak = peak_memory() / 2**30
 found = {"error": fit.unit_error, "svd": fit.bounds.svd, "lower": fit.bounds.lower, "family": fit.family,
          "wall": wall, "cpu": cpu, "peak": peak}
 if optimum:

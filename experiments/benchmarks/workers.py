@@ -22,7 +22,7 @@ SECONDS = [
     ("all-range:64", "bounded:64", 45),
     ("all-range:64", "unbounded:64", 15),
 ]
-QUICK = [("all-range:24", "unbounded:24", 20), ("all-range:24", "threshold:24:4", 10)]
+QUICK = [("all-range:24", "unbounded:24", 20)]
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 

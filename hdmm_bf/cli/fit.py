@@ -20,8 +20,8 @@ _NOISE = click.option(
     show_default=True,
     help="Gaussian: (epsilon, delta), optimal with proof. Laplace: pure epsilon.",
 )
-_SEED = click.option("--seed", default=0, show_default=True, help="For families that draw random numbers.")
-_STEPS = click.option("--max-steps", type=int, metavar="K", help="Stop after K steps: the same result on every run.")
+_SEED = click.option("--seed", default=0, show_default=True, help="For random numbers.")
+_STEPS = click.option("--max-steps", type=int, metavar="K", help="Stop after K steps; every run then gives the same.")
 _WORKERS = click.option(
     "--workers", type=int, metavar="N", help="Laplace: restarts side by side [default: one a core]."
 )
@@ -74,13 +74,13 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 @problem_parameters
 @_NOISE
 @click.option("--out", "-o", metavar="B", help="Write the bundle B, a folder such as ranges.bf.")
-@click.option("--family", metavar="F", help="Search one family alone, for example vertex, grid or bases.")
+@click.option("--family", metavar="F", help="Search one family alone, such as vertex or bases.")
 @_SEED
 @_SECONDS
 @_STEPS
 @_WORKERS
 @_GAP
-@click.option("--devices", type=int, metavar="N", help="Spread the search over N of JAX's devices; a CPU is split.")
+@click.option("--devices", type=int, metavar="N", help="Spread the search over N devices of JAX.")
 @as_json
 @click.pass_context
 def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any) -> None:
