@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint types unit slow bench docs clean
+.PHONY: demo test lint types unit slow bench bench-quick docs clean
 
 demo: $(READY)
 	@$(BIN)/python -m experiments.demo
@@ -28,6 +28,9 @@ slow: $(READY)
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python -m experiments.benchmarks
+
+bench-quick: $(READY)
+	$(BIN)/python -m experiments.benchmarks --quick
 
 docs: $(READY)
 	$(BIN)/python -m pip install --quiet --group docs
