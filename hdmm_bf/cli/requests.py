@@ -19,7 +19,7 @@ def problem_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
     for add in (
         click.option("--policy", "-g", metavar="G", help="Spec such as line:64, or a graph file."),
         click.option("--workload", "-w", metavar="W", help="Spec such as all-range:64, or a file."),
-        click.option("--problem", metavar="FILE", help="The same as FILE: a problem.toml; flags override it."),
+        click.option("--problem", metavar="FILE", help="The same as FILE; flags override it."),
         click.argument("file", required=False),
     ):
         command = add(command)
