@@ -1,8 +1,8 @@
 """Several devices: time and peak memory per device of a Gaussian search against the number of devices.
 
 All ranges under threshold 4, gap 1e-3. Every row is a process of its own that shows a CPU to JAX as so many devices,
-each of which multiplies on one thread. The search is run twice: the first run compiles, the second is measured,
-certificate apart. "MB a device" is what a device holds at the peak of a step: its share of the constants, and
+and is given as many cores, as far as there are. The search is run twice: the first run compiles, the second is
+measured, certificate apart. "MB a device" is what a device holds at the peak of a step: its share of the constants, and
 arguments, results and temporary arrays of the largest compiled program, as XLA reports them. "difference" is the
 largest relative difference of error, bound and Gram matrix to one device.
 """
@@ -25,13 +25,13 @@ from experiments.benchmarks.measure import Part, Table
 COUNTS = (1, 2, 4)
 SIZES = (512, 1024)
 GAP = 1e-3
-ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 HEADERS = ["n", "devices", "compile CPU s", "wall s", "CPU s", "CPU s a device", "steps", "products", "MB a device"]
 
 NOTE = """
 "products" are the matrix products of the last step's root, three an iteration; "matrices" is the memory of a device in
 units of n x n doubles. The host has two cores: two devices have one each at best, four share them, and whatever else
-runs takes its part, so wall times say little here. CPU time tells by how much the work grows when it is divided.
+runs takes its part, so wall times are not to be trusted here. CPU time tells by how much the work grows when it is
+divided.
 """
 
 
@@ -75,8 +75,7 @@ def peak_bytes(matrices: Any) -> int:
 def measured(n: int, devices: int, folder: Path) -> tuple[dict[str, Any], np.ndarray]:
     """Run `search_on` in a process with so many devices."""
     out = folder / f"{n}-{devices}"
-    flags = f"{os.environ.get('XLA_FLAGS', '')} {ONE_THREAD}"
-    environment = os.environ | {"JAX_NUM_CPU_DEVICES": str(devices), "XLA_FLAGS": flags, "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"JAX_NUM_CPU_DEVICES": str(devices), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "experiments.benchmarks.devices", str(n), str(devices), str(out)]
     subprocess.run(command, env=environment, check=True)
     return json.loads(out.with_suffix(".json").read_text()), np.load(out.with_suffix(".npy"))
@@ -107,6 +106,8 @@ def _cells(n: int, devices: int, record: dict[str, Any]) -> list[str]:
 
 def main(n: str, devices: str, out: str) -> None:
     """Measure one row and leave it in files."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(devices)])
     record, X = search_on(int(n), int(devices))
     Path(out).with_suffix(".json").write_text(json.dumps(record))
     np.save(Path(out).with_suffix(".npy"), X)
