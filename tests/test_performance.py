@@ -178,3 +178,9 @@ def test_an_unknown_benchmark_is_refused(capsys):
         harness.main(["nonsense"])
     assert stop.value.code == 2
     assert "known: start" in capsys.readouterr().err
+
+
+def test_a_fit_beyond_the_memory_of_the_machine_is_refused_before_it_starts(monkeypatch):
+    monkeypatch.setattr("os.sysconf", lambda name: 2**15 if name == "SC_PHYS_PAGES" else 2**12)  # 128 MB
+    with pytest.raises(bf.InputError, match=r"8192 cells.*would need .*more than the limit of 128.0 MB"):
+        bf.fit(bf.workload.from_matrix(np.ones((1, 8192))), "cycle:8192")

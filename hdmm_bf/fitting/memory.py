@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 from hdmm_bf._types import Noise
@@ -16,7 +17,8 @@ from hdmm_bf.transform import Problem
 DENSE_CELLS: dict[Noise, int] = {"gaussian": 4096, "laplace": 1100}
 """Cells up to which dense matrices are searched when nothing else is asked for: beyond, a fit takes many minutes."""
 
-MOST_MEMORY = 16 * 2**30
+_USUAL_MEMORY = 16 * 2**30
+"""Taken for the machine's memory where the system does not tell it."""
 
 _PROGRAM, _JAX = 90 * 2**20, 220 * 2**20
 """The program itself, and JAX with its compiled programs, which Gaussian searches do not load."""
@@ -53,6 +55,14 @@ def memory_needed(
     if noise == "gaussian":
         return dense_bytes(problem.policy.num_cells, edges)
     return dense_bytes(problem.policy.num_cells, edges) + _laplace_bytes(problem, workers or default_workers())
+
+
+def most_memory() -> int:
+    """Return the memory of this machine, beyond which no fit is begun."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return _USUAL_MEMORY
 
 
 def dense_bytes(cells: int, edges: int = 0) -> int:

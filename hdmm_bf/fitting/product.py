@@ -18,7 +18,7 @@ from hdmm_bf.bounds import Bounds
 from hdmm_bf.certificate_blocks import certify_blocks
 from hdmm_bf.fitting.asked import Asked
 from hdmm_bf.fitting.facts import Facts
-from hdmm_bf.fitting.memory import MOST_MEMORY, product_bytes
+from hdmm_bf.fitting.memory import most_memory, product_bytes
 from hdmm_bf.mechanisms.block_recovery import BlockRecovery
 from hdmm_bf.product_bounds import product_svd_bound
 from hdmm_bf.strategies import Callback, Status
@@ -95,7 +95,7 @@ def fit_structured(product: ProductProblem, asked: Asked) -> ProductFit:
     started = time.perf_counter()
     name = asked.family or (choose(product) if asked.noise == "gaussian" else "kronecker")
     needed = product_bytes(product, name)
-    fits("fit", f"{math.prod(product.sizes)} cells", needed, advice="Use a smaller domain.", limit=MOST_MEMORY)
+    fits("fit", f"{math.prod(product.sizes)} cells", needed, advice="Use a smaller domain.", limit=most_memory())
     found: Found
     if asked.noise == "gaussian":
         found = fit_product(

@@ -15,7 +15,7 @@ from hdmm_bf.fitting.asked import DEFAULT_GAP, PRODUCT_FAMILIES, Asked, check_se
 from hdmm_bf.fitting.cells import cells_apply, fit_cells_dense
 from hdmm_bf.fitting.dense import fit_dense
 from hdmm_bf.fitting.inputs import as_problem
-from hdmm_bf.fitting.memory import DENSE_CELLS, MOST_MEMORY, dense_bytes
+from hdmm_bf.fitting.memory import DENSE_CELLS, dense_bytes, most_memory
 from hdmm_bf.fitting.product import ProductFit, fit_structured, structured_bound
 from hdmm_bf.fitting.record import Fit
 from hdmm_bf.strategies import Callback, TracePoint, gaussian, search
@@ -121,7 +121,7 @@ def structured(problem: Problem, noise: Noise, family: str | None) -> ProductPro
         raise fail("fit", f"family={family!r}", "needs a policy and a workload that are products", advice)
     if product is None:
         advice = "Use a smaller domain, or a policy and a workload that are products of one an attribute."
-        fits("fit", f"{cells} cells", dense_bytes(cells), advice=advice, limit=MOST_MEMORY)
+        fits("fit", f"{cells} cells", dense_bytes(cells), advice=advice, limit=most_memory())
     return product
 
 
