@@ -1,7 +1,7 @@
 """Restarts on several threads: the same results whatever the clock says, and no worse than the floors."""
 
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -22,9 +22,29 @@ def numbers(values, pause):
 @pytest.mark.parametrize("pauses", [(0.0, 0.01), (0.01, 0.0)])
 def test_results_come_in_turn_whichever_search_is_faster(pauses):
     """Quotes side_by_side: The sequence depends on the searches alone, not on which of them is faster."""
-    with ThreadPoolExecutor(2) as pool:
-        steps = side_by_side([numbers([9, 5, 7], pauses[0]), numbers([8, 6, 1], pauses[1])], pool)
-        assert [next(steps).error for _ in range(7)] == [9, 8, 5, 5, 5, 1, 1]
+    steps = side_by_side([numbers([9, 5, 7], pauses[0]), numbers([8, 6, 1], pauses[1])])
+    assert [next(steps).error for _ in range(7)] == [9, 8, 5, 5, 5, 1, 1]
+    steps.close()
+
+
+def test_an_error_is_raised_in_its_turn_and_threads_end_when_the_sequence_is_closed():
+    """Quotes side_by_side: An error in a search is raised where its step would have been yielded, ..."""
+
+    def failing():
+        yield next(numbers([3], 0.0))
+        raise ZeroDivisionError
+
+    steps = side_by_side([numbers([9, 5, 7], 0.0), failing()])
+    assert [next(steps).error for _ in range(3)] == [9, 3, 3]
+    with pytest.raises(ZeroDivisionError):
+        next(steps)
+    steps = side_by_side([numbers(range(1000), 0.001), numbers(range(1000), 0.001)])
+    next(steps)
+    steps.close()
+    ours = [t for t in threading.enumerate() if t.name == "hdmm_bf restarts"]
+    for thread in ours:
+        thread.join(timeout=10)
+        assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("policy", ["threshold:12:3", "unbounded:12", "bounded:12"])

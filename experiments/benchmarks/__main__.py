@@ -24,6 +24,7 @@ from experiments.benchmarks.measure import Part, Table
 NAMES = (
     "start",
     "accuracy",
+    "stages",
     "foundation",
     "gaussian",
     "large",

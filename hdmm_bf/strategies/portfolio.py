@@ -7,8 +7,7 @@ that depends on their results alone, not on the clock: a limit on time cuts the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import final
 
@@ -119,11 +118,10 @@ def steps(
     if initial is not None:
         yield offer(initial)
     workers = 1 if mesh is not None else workers
-    pool = ThreadPoolExecutor(workers) if workers > 1 else None
     running: dict[str, Iterator[Draft]]
     if mesh is None:
         chosen = enumerate(applicable(problem, family))
-        running = {name: _search(problem, name, seed + i, workers, pool) for i, name in chosen}
+        running = {name: _search(problem, name, seed + i, workers) for i, name in chosen}
     else:
         running = {p_identity.NAME: p_identity.steps(problem, seed=seed, mesh=mesh)}
     if family is None and "vertex" in running:
@@ -132,14 +130,20 @@ def steps(
         for found in _taken(running, table, workers):
             yield offer(found)
     finally:
-        if pool is not None:
-            pool.shutdown(wait=False, cancel_futures=True)
+        for search in running.values():
+            _end(search)
 
 
-def _search(problem: Problem, name: str, seed: int, workers: int, pool: Executor | None) -> Iterator[Draft]:
-    if pool is None or name not in _RESTARTING:
+def _search(problem: Problem, name: str, seed: int, workers: int) -> Iterator[Draft]:
+    if workers == 1 or name not in _RESTARTING:
         return FAMILIES[name](problem, seed=seed)
-    return side_by_side([FAMILIES[name](problem, seed=seed + _APART * k) for k in range(workers)], pool)
+    return side_by_side([FAMILIES[name](problem, seed=seed + _APART * k) for k in range(workers)])
+
+
+def _end(search: Iterator[Draft]) -> None:
+    """Stop the threads of a search that has any."""
+    if isinstance(search, Generator):
+        search.close()
 
 
 def _taken(running: dict[str, Iterator[Draft]], table: Table, workers: int) -> Iterator[Draft]:
@@ -155,7 +159,7 @@ def _taken(running: dict[str, Iterator[Draft]], table: Table, workers: int) -> I
         reached[name] = min(reached[name], found.error)
         table.note(found.origin, found.error, "ours")
         if idle[name] >= _STALE[name] * _restarts(name, workers):
-            del running[name]
+            _end(running.pop(name))
         yield found
 
 
@@ -185,4 +189,4 @@ def _turns(running: dict[str, Iterator[Draft]], reached: dict[str, float], worke
             if name != leader and reached[name] < 1.1 * reached[leader]:
                 yield name
             elif name != leader:
-                del running[name]  # more than a tenth behind after its look: its turns are better spent elsewhere
+                _end(running.pop(name))  # more than a tenth behind after its look: its turns are better spent elsewhere
