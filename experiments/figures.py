@@ -227,15 +227,17 @@ def curves(
     """Draw curves on logarithmic scales, one panel for each thing they go across."""
     plt = _pyplot()
     kinds = list(dict.fromkeys(across.values()))
-    figure, axes = plt.subplots(1, len(kinds), figsize=(4.2 * len(kinds), 3.4), squeeze=False, layout="constrained")
+    figure, axes = plt.subplots(
+        1, len(kinds), figsize=(4.2 * len(kinds), 3.4), sharey=True, squeeze=False, layout="constrained"
+    )
     figure.suptitle(question, x=0.01, ha="left", fontsize=11)
     colours = ("#1e8449", "#16507f", "#c0392b", "#d35400", "#8e44ad")
     for (name, found), colour, marker in zip(points.items(), colours, "osD^P", strict=False):
         axis = axes[0][kinds.index(across[name])]
         axis.loglog(*zip(*found, strict=True), color=colour, marker=marker, markersize=5, label=labels[name])
+    axes[0][0].set_ylabel("CPU seconds")
     for axis, kind in zip(axes[0], kinds, strict=True):
         axis.set_xlabel(f"number of {kind}")
-        axis.set_ylabel("CPU seconds")
         axis.grid(color="#e5e5e5")
         axis.legend(frameon=False, fontsize=8)
     _save(figure, path)
