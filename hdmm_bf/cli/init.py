@@ -107,7 +107,7 @@ seed = 0
 # family = "p-identity"          # search one family alone
 # max_seconds = 60
 # max_steps = 100                # the same result on every run
-# workers = 2                    # Laplace noise: restarts side by side, one a core by default
+# workers = 2                    # Laplace noise: processes that search, one a core by default
 out = {_quoted(target.stem + ".bf")}
 
 # [release]                      # the budget for which fit tells the expected error

@@ -101,6 +101,7 @@ def _laplace(problem: Problem, asked: Asked) -> _Found:
             family=asked.family,
             initial=initial,
             workers=asked.workers or (default_workers() if asked.max_steps is None else 1),
+            in_turn=asked.max_steps is not None,
             mesh=mesh,
         ),
         gap=asked.gap,

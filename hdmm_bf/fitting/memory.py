@@ -42,7 +42,7 @@ def memory_needed(
     family: str | None = None,
     workers: int | None = None,
 ) -> int:
-    """Predict the peak memory, in bytes, of the process that runs `fit` with the same arguments.
+    """Predict the peak memory, in bytes, of the processes that run `fit` with the same arguments.
 
     Guarantees:
         Within 30 % of the peaks in the table of the benchmark `memory`.
@@ -54,7 +54,8 @@ def memory_needed(
     edges = problem.policy.num_edges
     if noise == "gaussian":
         return dense_bytes(problem.policy.num_cells, edges)
-    return dense_bytes(problem.policy.num_cells, edges) + _laplace_bytes(problem, workers or default_workers())
+    one = dense_bytes(problem.policy.num_cells, edges) + _laplace_bytes(problem)
+    return one * (workers or default_workers())
 
 
 def most_memory() -> int:
@@ -70,12 +71,12 @@ def dense_bytes(cells: int, edges: int = 0) -> int:
     return int(_PROGRAM + _MATRICES * 8 * cells**2 + _EDGE_BYTES * edges)
 
 
-def _laplace_bytes(problem: Problem, workers: int) -> int:
-    """Predict what a Laplace search adds: JAX, and for every worker matrices over edges."""
+def _laplace_bytes(problem: Problem) -> int:
+    """Predict what a Laplace search adds: JAX, and matrices over edges."""
     cells, edges = problem.policy.num_cells, problem.policy.num_edges
     paired = problem.policy.is_forest or edges <= min(p_identity.LARGEST_EDGES, p_identity.MOST_EDGES_A_CELL * cells)
     wide = 0 if problem.policy.is_forest else _OVER_EDGES * cells * edges
-    return _JAX + workers * 8 * (wide + (_PAIRS * edges**2 if paired else 0))
+    return _JAX + 8 * (wide + (_PAIRS * edges**2 if paired else 0))
 
 
 def product_bytes(product: ProductProblem, family: str) -> int:

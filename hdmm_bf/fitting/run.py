@@ -56,8 +56,8 @@ def fit(
         seed: for families that draw random numbers.
         start: an earlier fit of the same policy to start from; for Gaussian noise also its edge weights. A Laplace fit
             is never worse than its start.
-        workers: for Laplace noise, restarts that run side by side. By default as many as cores (`default_workers`),
-            and one when `max_steps` is given, so that its result does not depend on the machine's cores.
+        workers: for Laplace noise, processes that search with seeds of their own. By default as many as cores
+            (`default_workers`), and one when `max_steps` is given, so that its result does not depend on the machine.
         callback: called with the error and bound after every step.
         devices: spread the search over so many of JAX's devices. For Gaussian noise matrices are spread by rows and
             edges by their ends, also those of the factors of a Kronecker product; for Laplace noise, where only

@@ -6,8 +6,11 @@ that depends on their results alone, not on the clock: a limit on time cuts the 
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Generator, Iterator
+import pickle
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import final
 
@@ -15,7 +18,7 @@ from hdmm_bf._types import Norm, RealVector
 from hdmm_bf.devices import Mesh
 from hdmm_bf.error import Draft
 from hdmm_bf.strategies import budget, classical, dictionary, grids, p_identity, paper, vertex
-from hdmm_bf.strategies.side_by_side import side_by_side
+from hdmm_bf.strategies.side_by_side import Job, answer, side_by_side
 from hdmm_bf.strategies.solver import Progress
 from hdmm_bf.transform import Problem
 
@@ -26,11 +29,8 @@ FAMILIES = {
     "vertex": vertex.steps,
     "dictionary": dictionary.steps,
 }
-_RESTARTING = frozenset({"p-identity", "cell-budgets", "vertex"})
-"""Families whose steps are restarts or kicks without end: several searches of one family can run side by side."""
-
 _APART = 1000
-"""Between the seeds of searches that run side by side."""
+"""Between the seeds of searches in different processes."""
 
 _LOOK = {"grid": 40, "p-identity": 12, "cell-budgets": 8, "vertex": 13, "dictionary": 2, "polish": 1}
 """Steps of every family before the leader gets more than the others."""
@@ -97,12 +97,25 @@ def steps(
     family: str | None = None,
     initial: Draft | None = None,
     workers: int = 1,
+    in_turn: bool = False,
     mesh: Mesh | None = None,
 ) -> Iterator[Progress[Draft, RealVector]]:
     """Yield the best strategy so far: of the floors first, then after every step of every family.
 
-    With several workers, families that restart themselves run as many restarts side by side. On a mesh only p-identity
-    is searched, the one family that is spread.
+    With several workers, other processes search the same with other seeds. On a mesh only p-identity is searched, the
+    one family that is spread.
+
+    Args:
+        problem: what is searched.
+        bound: the proven bound, for the record.
+        weights: its proof.
+        seed: for random numbers.
+        table: gets what every mechanism and family reached.
+        family: search this one alone.
+        initial: a strategy to start from.
+        workers: processes that search, this one among them.
+        in_turn: take the steps of all processes in turn, so that they do not depend on the clock.
+        mesh: devices to spread p-identity over.
 
     Guarantees:
         Neither a floor nor the initial strategy has a smaller error than any candidate yielded.
@@ -117,54 +130,53 @@ def steps(
     yield offer(min(floors(problem, table, "L1"), key=lambda d: d.error))  # one step, which no limit cuts short
     if initial is not None:
         yield offer(initial)
-    workers = 1 if mesh is not None else workers
+    assert best is not None
+    own = searched(problem, seed=seed, family=family, best=best, mesh=mesh)
+    others = [Job(problem, seed + _APART * k, family, best) for k in range(1, 1 if mesh is not None else workers)]
+    for found in side_by_side(own, others, in_turn=in_turn):
+        table.note(found.origin, found.error, "ours")
+        yield offer(found)
+
+
+def searched(
+    problem: Problem, *, seed: int, family: str | None, best: Draft, mesh: Mesh | None = None
+) -> Iterator[Draft]:
+    """Yield what every step of every family found, in turns that depend on their results alone."""
     running: dict[str, Iterator[Draft]]
     if mesh is None:
         chosen = enumerate(applicable(problem, family))
-        running = {name: _search(problem, name, seed + i, workers) for i, name in chosen}
+        running = {name: FAMILIES[name](problem, seed=seed + i) for i, name in chosen}
     else:
         running = {p_identity.NAME: p_identity.steps(problem, seed=seed, mesh=mesh)}
     if family is None and "vertex" in running:
         running["polish"] = _polish(problem, lambda: best)
-    try:
-        for found in _taken(running, table, workers):
-            yield offer(found)
-    finally:
-        for search in running.values():
-            _end(search)
+    for found in _taken(running):
+        best = found if found.error < best.error else best
+        yield found
 
 
-def _search(problem: Problem, name: str, seed: int, workers: int) -> Iterator[Draft]:
-    if workers == 1 or name not in _RESTARTING:
-        return FAMILIES[name](problem, seed=seed)
-    return side_by_side([FAMILIES[name](problem, seed=seed + _APART * k) for k in range(workers)])
+def serve() -> None:
+    """Search what another process asks for on standard input, and answer on standard output."""
+    job: Job = pickle.load(sys.stdin.buffer)  # from the process that started this one
+    steps = searched(job.problem, seed=job.seed, family=job.family, best=job.best)
+    with contextlib.suppress(BrokenPipeError):  # nobody listens any more
+        answer(steps, job.best, sys.stdout.buffer)
 
 
-def _end(search: Iterator[Draft]) -> None:
-    """Stop the threads of a search that has any."""
-    if isinstance(search, Generator):
-        search.close()
-
-
-def _taken(running: dict[str, Iterator[Draft]], table: Table, workers: int) -> Iterator[Draft]:
+def _taken(running: dict[str, Iterator[Draft]]) -> Iterator[Draft]:
     """Take the turns of the families; one that ends or gains no more is dropped."""
     reached = dict.fromkeys(running, math.inf)
     idle = dict.fromkeys(running, 0)
-    for name in _turns(running, reached, workers):
+    for name in _turns(running, reached):
         found = next(running[name], None)
         if found is None:
             del running[name]
             continue
         idle[name] = 0 if found.error < reached[name] * (1 - _GAIN) else idle[name] + 1
         reached[name] = min(reached[name], found.error)
-        table.note(found.origin, found.error, "ours")
-        if idle[name] >= _STALE[name] * _restarts(name, workers):
-            _end(running.pop(name))
+        if idle[name] >= _STALE[name]:
+            del running[name]
         yield found
-
-
-def _restarts(name: str, workers: int) -> int:
-    return workers if name in _RESTARTING else 1
 
 
 def _polish(problem: Problem, current: Callable[[], Draft | None]) -> Iterator[Draft]:
@@ -174,19 +186,19 @@ def _polish(problem: Problem, current: Callable[[], Draft | None]) -> Iterator[D
         yield vertex.polish(problem, found)
 
 
-def _turns(running: dict[str, Iterator[Draft]], reached: dict[str, float], workers: int) -> Iterator[str]:
+def _turns(running: dict[str, Iterator[Draft]], reached: dict[str, float]) -> Iterator[str]:
     """First a look at every family; then mostly the leader, as long as it gains, with one turn of the others."""
     for name in list(running):
-        for _ in range(_LOOK[name] * _restarts(name, workers)):
+        for _ in range(_LOOK[name]):
             if name in running:
                 yield name
     while running:
         leader = min(running, key=lambda name: (reached[name], name))
-        for _ in range(_LEADER_TURNS * _restarts(leader, workers)):
+        for _ in range(_LEADER_TURNS):
             if leader in running:
                 yield leader
         for name in list(running):
             if name != leader and reached[name] < 1.1 * reached[leader]:
                 yield name
             elif name != leader:
-                _end(running.pop(name))  # more than a tenth behind after its look: its turns are better spent elsewhere
+                del running[name]  # more than a tenth behind after its look: its turns are better spent elsewhere
