@@ -145,7 +145,7 @@ def test_doctor_tells_versions_machine_and_sizes():
     assert record["jax"]["backend"] == "cpu"
     assert [entry["cells"] for entry in record["dense_fits"]] == [1024, 4096, 8192]
     words = invoke("doctor").output
-    assert "cells need 280.0 MB: fits" in words
+    assert "cells need 182.0 MB: fits" in words
     assert "Everything that is needed is installed." in words
 
 
@@ -172,8 +172,8 @@ def test_doctor_survives_what_is_missing(monkeypatch):
 def test_doctor_says_what_does_not_fit_and_what_it_cannot_know(monkeypatch):
     monkeypatch.setattr(DOCTOR, "_memory", lambda: {"total": 2**30, "available": 2**29})
     words = invoke("doctor").output
-    assert "1024 cells need 280.0 MB: fits" in words
-    assert "4096 cells need 1.4 GB: DOES NOT FIT in what is available" in words
+    assert "1024 cells need 182.0 MB: fits" in words
+    assert "4096 cells need 1.5 GB: DOES NOT FIT in what is available" in words
     monkeypatch.undo()
 
     def unknown(name):

@@ -176,15 +176,14 @@ def test_the_loop_keeps_the_best_candidate_and_the_best_proof():
     assert (converged.best, converged.status, len(converged.trace)) == ("d", "converged", 4)
 
 
-def test_the_loop_forecasts_its_end_by_the_clock_and_by_the_gap(monkeypatch):
-    times = iter(range(100))
-    monkeypatch.setattr("hdmm_bf.strategies.solver.time.perf_counter", lambda: float(next(times)))
+def test_the_loop_forecasts_its_end_by_the_clock_and_by_the_gap():
+    seconds = itertools.count().__next__
     halving = [Progress(1 + 2.0**-k, 1.0, k, k) for k in range(20)]
-    outcome = search(iter(halving), gap=2.0**-10)
+    outcome = search(iter(halving), gap=2.0**-10, clock=seconds)
     lefts = [point.left for point in outcome.trace]
     assert lefts[0] == lefts[1] == math.inf  # nothing to go by yet
     assert lefts[2:] == pytest.approx([10 - k for k in range(2, 11)])  # a step a second, a halving a step
-    limited = search(iter(halving), gap=2.0**-10, max_seconds=4.5)
+    limited = search(iter(halving), gap=2.0**-10, max_seconds=4.5, clock=seconds)
     assert [point.left for point in limited.trace] == pytest.approx([3.5, 2.5, 1.5, 0.5, 0.0])
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 import hdmm_bf as bf
 from experiments.benchmarks.measure import Part, Table
+from hdmm_bf._linalg import threads_for
 from hdmm_bf.certificate import certify
 
 CASES: list[tuple[str, str, str, dict[str, Any]]] = [
@@ -56,7 +57,8 @@ def stages(workload: str, policy: str, noise: str, options: dict[str, Any]) -> d
     if isinstance(fit, bf.Fit):
         made = fit.strategy
         exact = {"kind": made.kind, "integers": made.integers, "bits": made.bits, "weights": fit.weights}
-        timed("of it certify", lambda: certify(fit.problem, noise=noise, **exact))
+        with threads_for(W.num_cells):
+            timed("of it certify", lambda: certify(fit.problem, noise=noise, **exact))
     counts = np.random.default_rng(0).integers(0, 100, W.num_cells)
     privacy = {"epsilon": 1.0, "delta": 1e-6} if noise == "gaussian" else {"epsilon": 1.0}
     with tempfile.TemporaryDirectory() as folder:
