@@ -177,7 +177,7 @@ def test_the_loop_keeps_the_best_candidate_and_the_best_proof():
 
 
 def test_the_loop_forecasts_its_end_by_the_clock_and_by_the_gap():
-    seconds = itertools.count().__next__
+    seconds = itertools.count(0.0).__next__
     halving = [Progress(1 + 2.0**-k, 1.0, k, k) for k in range(20)]
     outcome = search(iter(halving), gap=2.0**-10, clock=seconds)
     lefts = [point.left for point in outcome.trace]
