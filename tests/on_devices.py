@@ -8,6 +8,13 @@ import sys
 import numpy as np
 
 
+def spd(n, condition, rng):
+    """A random positive definite matrix with largest eigenvalue 1."""
+    Q = np.linalg.qr(rng.normal(size=(n, n)))[0]
+    S = (Q * np.geomspace(1, 1 / condition, n)) @ Q.T
+    return (S + S.T) / 2
+
+
 def problems():
     """Arguments of `fit` by name: a policy off forests, ordinary privacy, a singular workload, pure epsilon."""
     import hdmm_bf as bf
