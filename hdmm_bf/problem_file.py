@@ -69,6 +69,11 @@ class Request:
     out: str | None = None
     budget: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def search(self) -> dict[str, Any]:
+        """The arguments of `fit` and `compare` that say how to search."""
+        return {name: getattr(self, name) for name in ("noise", "seed", "max_seconds", "max_steps", "workers")}
+
 
 class _Kind(NamedTuple):
     words: str

@@ -9,7 +9,7 @@ import click
 
 from hdmm_bf._display import percent
 from hdmm_bf.cli.requests import problem_parameters, requested
-from hdmm_bf.cli.show import as_json, count, emit, facts, free_name, number, progress
+from hdmm_bf.cli.show import as_json, count, emit, facts, free_name, known, number, progress
 
 _GAP = click.option("--gap", default=1e-3, show_default=True, help="Stop when proven this close to the best possible.")
 _SECONDS = click.option("--max-seconds", type=float, metavar="T", help="Stop after this time with the best so far.")
@@ -52,7 +52,7 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
         "num_edges": policy.num_edges,
         "svd_bound": made.svd,
         "lower_bound": made.lower,
-        "gap": float(made.gap) if math.isfinite(made.gap) else None,
+        "gap": known(float(made.gap)),
     }
     if as_json:
         emit(record)
@@ -100,15 +100,11 @@ def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any)
         made = fitting.fit(
             asked.workload,
             asked.policy,
-            noise=asked.noise,
             gap=asked.gap,
-            max_seconds=asked.max_seconds,
-            max_steps=asked.max_steps,
-            workers=asked.workers,
             family=asked.family,
-            seed=asked.seed,
             callback=show,
             devices=devices,
+            **asked.search,
         )
     out = asked.out
     if out is None and made.status == "interrupted":
@@ -147,18 +143,9 @@ def compare(context: click.Context, /, as_json: bool, **_: Any) -> None:
 
     asked = requested(context)
     with progress("compare") as show:
-        rows, made = fitting.compare(
-            asked.workload,
-            asked.policy,
-            noise=asked.noise,
-            max_seconds=asked.max_seconds,
-            max_steps=asked.max_steps,
-            workers=asked.workers,
-            seed=asked.seed,
-            callback=show,
-        )
+        rows, made = fitting.compare(asked.workload, asked.policy, callback=show, **asked.search)
     if as_json:
-        records = [row._asdict() for row in rows]
+        records = [{**row._asdict(), "ratio_to_lower": known(row.ratio_to_lower)} for row in rows]
         emit({"rows": records, "svd_bound": made.bounds.svd, "lower_bound": made.bounds.lower})
         return
     spec = made.problem
@@ -166,10 +153,11 @@ def compare(context: click.Context, /, as_json: bool, **_: Any) -> None:
     width = max(len(row.name) for row in rows)
     click.echo(f"  {'mechanism':<{width}}  {'unit error':>12}  {'ratio':>8}  kind")
     for row in rows:
-        click.echo(f"  {row.name:<{width}}  {row.unit_error:>12.6g}  {row.ratio_to_lower:>8.4f}  {row.kind}")
+        ratio = "-" if known(row.ratio_to_lower) is None else f"{row.ratio_to_lower:.4f}"
+        click.echo(f"  {row.name:<{width}}  {row.unit_error:>12.6g}  {ratio:>8}  {row.kind}")
     click.echo(f"  {'proven lower bound':<{width}}  {made.bounds.lower:>12.6g}  {1:>8.4f}  bound")
-    ratio = made.bounds.svd / made.bounds.lower if made.bounds.lower > 0 else 1.0
-    click.echo(f"  {'SVD bound':<{width}}  {made.bounds.svd:>12.6g}  {ratio:>8.4f}  bound")
+    tight = made.bounds.svd / made.bounds.lower if made.bounds.lower > 0 else 1.0
+    click.echo(f"  {'SVD bound':<{width}}  {made.bounds.svd:>12.6g}  {tight:>8.4f}  bound")
 
 
 def describe(made: Any) -> str:

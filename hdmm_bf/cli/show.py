@@ -42,6 +42,11 @@ def free_name(stem: str, suffix: str) -> str:
     return next(name for name in names if not os.path.lexists(name))
 
 
+def known(value: float) -> float | None:
+    """Return a number that JSON can hold, None for one that is not known."""
+    return value if math.isfinite(value) else None
+
+
 def emit(record: dict[str, Any]) -> None:
     """Print one JSON object."""
     click.echo(json.dumps(record))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import RealVector
 from hdmm_bf.error import Draft
 from hdmm_bf.fitting import Fit, ProductFit, Row
+from hdmm_bf.fitting.comparison import beside
 from hdmm_bf.mechanisms.plan import plan
 from hdmm_bf.mechanisms.privacy import noise_variance
 from hdmm_bf.mechanisms.reconstruction import Reconstruction
-from hdmm_bf.strategies import from_draft, portfolio
+from hdmm_bf.strategies import from_draft
 
 LARGEST = 300
 """Cells up to which other mechanisms are computed for a report."""
@@ -45,25 +44,17 @@ def compared(fit: Fit | ProductFit) -> Compared | None:
     problem = fit.problem
     if fit.unit_error == 0 or problem.policy.num_cells > LARGEST:
         return None
-    table = portfolio.Table()
-    with threads_for(problem.policy.num_cells):
-        drafts = list(portfolio.floors(problem, table, "L1" if fit.noise == "laplace" else "L2"))
-    for name, error in {**fit.reached, fit.family: fit.unit_error}.items():
-        if name not in table.errors:
-            table.note(name, error, "ours")
-    lower = fit.bounds.lower
-    rows = [Row(n, e, e / lower if lower > 0 else math.nan, table.kinds[n]) for n, e in table.errors.items()]
-    rows.sort(key=lambda row: (row.unit_error, row.name))
-    return Compared(rows, _stddevs(fit, drafts, table))
+    rows, drafts, kinds = beside(fit, others=True)
+    return Compared(rows, _stddevs(fit, drafts, kinds))
 
 
-def _stddevs(fit: Fit | ProductFit, drafts: list[Draft], table: portfolio.Table) -> dict[str, RealVector]:
+def _stddevs(fit: Fit | ProductFit, drafts: list[Draft], kinds: dict[str, str]) -> dict[str, RealVector]:
     """Return what every query would get from the best mechanism of the paper and the best classical one."""
     found: dict[str, RealVector] = {}
     if fit.problem.workload.num_queries > _MOST_QUERIES:
         return found
     for kind in ("paper", "classical"):
-        own = [d for d in drafts if table.kinds.get(d.origin) == kind and d.error > (1 + _ROUNDING) * fit.unit_error]
+        own = [d for d in drafts if kinds.get(d.origin) == kind and d.error > (1 + _ROUNDING) * fit.unit_error]
         if own:
             best = min(own, key=lambda d: d.error)
             label = f"{best.origin} ({'the paper' if kind == 'paper' else 'classical'})"
