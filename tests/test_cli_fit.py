@@ -19,6 +19,7 @@ import hdmm_bf as bf
 from hdmm_bf._display import percent
 from hdmm_bf.cli import app
 from hdmm_bf.cli.show import remaining
+from hdmm_bf.fitting import comparison
 from tests.test_cli import assert_one_sentence, run
 
 LAPLACE = ["-w", "all-range:6x6", "-g", "unbounded:6x6", "--noise", "laplace", "--family"]
@@ -224,3 +225,17 @@ def test_the_time_left_is_said_in_words(seconds, words):
 @pytest.mark.parametrize(("share", "words"), [(5.7e-4, "0.057 %"), (0.5, "50 %"), (2.686, "269 %")])
 def test_shares_are_percentages_without_exponents(share, words):
     assert percent(share) == words
+
+
+def test_a_comparison_without_a_proven_bound_claims_no_ratio(monkeypatch):
+    from hdmm_bf import fitting
+
+    rows, made = bf.compare("prefix:6", "line:6", noise="gaussian")
+    unknown = [row._replace(ratio_to_lower=math.nan) for row in rows]
+    monkeypatch.setattr(fitting, "compare", lambda *_, **__: (unknown, made))
+    given = ["compare", "-w", "prefix:6", "-g", "line:6"]
+    record = json.loads(CliRunner().invoke(app, [*given, "--json"]).output, parse_constant=pytest.fail)
+    assert [row["ratio_to_lower"] for row in record["rows"]] == [None] * len(rows)
+    assert "nan" not in CliRunner().invoke(app, given).output
+    assert math.isnan(comparison._ratio(2.0, 0.0))
+    assert (comparison._ratio(0.0, 0.0), comparison._ratio(3.0, 2.0)) == (1.0, 1.5)
