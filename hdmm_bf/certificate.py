@@ -17,6 +17,7 @@ from scipy.linalg import lapack, qr, solve_triangular
 
 from hdmm_bf._checks import fail
 from hdmm_bf._types import Noise, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf.certificate_exact import dense_sensitivity, within_limit
 from hdmm_bf.transform import Problem
 
 SUPPORT_TOLERANCE = 1e-8
@@ -26,7 +27,7 @@ AGREEMENT = 1e-9
 """Relative difference at which a claimed number and the derived one are no longer the same."""
 
 _EPS = float(np.finfo(np.float64).eps)
-_CHUNK_ENTRIES = 2**23
+_MOST_SENSITIVITY_BITS = 1000
 _TALL = 8
 """Queries, against cells, up to which the error is computed from the rows; taller workloads go through W^T W."""
 _MOST_ROW_ENTRIES = 2**24
@@ -46,8 +47,11 @@ class Certificate:
         support: largest share of a query that the strategy cannot answer; 0 up to rounding.
         unit_error: sensitivity^2 ||W A^+||_F^2.
         svd_bound: the paper's bound.
-        lower_bound: the best proven bound.
-        gap: unit_error / lower_bound - 1.
+        lower_bound: the best proven bound; 0 where none is.
+        gap: unit_error / lower_bound - 1; infinite where no bound is proven.
+
+    Guarantees:
+        Every number is finite and none is negative, but for a gap without a bound, and for a gap below 0 by rounding.
     """
 
     noise: Noise
@@ -59,6 +63,14 @@ class Certificate:
     svd_bound: float
     lower_bound: float
     gap: float
+
+    def __post_init__(self) -> None:
+        numbers = {name: value for name, value in asdict(self).items() if name not in ("noise", "gap")}
+        if self.lower_bound > 0 or self.gap != math.inf:
+            numbers["gap"] = self.gap + AGREEMENT
+        for name, value in numbers.items():
+            if not 0 <= value < math.inf:
+                raise fail("certificate", f"{name}={value}", "must be finite and not negative", "Fit again.")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as plain values; the exact integer as text, which no JSON reader rounds."""
@@ -84,18 +96,18 @@ def certify(
     _check_shapes(problem, kind, integers, bits, weights)
     exact = exact_sensitivity(integers, problem, noise, kind=kind)
     A = np.ldexp(integers.astype(np.float64), -bits)
-    sensitivity = math.ldexp(math.sqrt(exact) if noise == "gaussian" else float(exact), -bits)
+    sensitivity = scaled_sensitivity(exact, bits, noise)
     grounded = problem.grounding.columns(A) if kind == "vertex" else A
     trace, support = _trace_and_support(problem, kind, grounded)
-    if support > SUPPORT_TOLERANCE:
+    if not support <= SUPPORT_TOLERANCE:
         advice = "The answers would be biased; fit the strategy again for this workload."
         problem_text = f"a share {support:.2g} of some query lies outside the strategy's row space"
         raise fail("certificate", f"strategy with {len(A)} rows", problem_text, advice)
     unit_error = sensitivity**2 * trace
     uniform = np.full(weights.size, 1.0)
     svd = _dual_bound(problem, problem.gram, uniform)
-    lower = max(svd, _dual_bound(problem, problem.gram, weights))
-    if unit_error < lower * (1 - AGREEMENT):
+    lower = float(np.maximum(svd, _dual_bound(problem, problem.gram, weights)))  # max() drops what is not a number
+    if not unit_error >= lower * (1 - AGREEMENT):
         advice = "The numbers cannot be trusted: rescale the workload so that its weights are closer."
         raise fail("certificate", f"unit error {unit_error}", f"is below the proven bound {lower}", advice)
     gap = unit_error / lower - 1 if lower > 0 else 0.0
@@ -128,53 +140,18 @@ def exact_sensitivity(
     """Return max_e of ||A p_e||_1 (Laplace) or ||A p_e||_2^2 (Gaussian) for an integer matrix, exactly.
 
     For an edge strategy A p_e is the column of the edge.
-
-    Floating point only rules out edges that are certainly smaller than the largest; the rest is integer arithmetic.
     """
-    head, tail = problem.oriented if kind == "vertex" else _own_columns(integers.shape[1])
-    if head.size == 0 or len(integers) == 0:
-        return 0
-    A = integers.astype(np.float64)
-    candidates = np.arange(head.size)
-    if noise == "gaussian":  # from the Gram matrix first: O(n^3 + e) instead of O(r e)
-        X = A.T @ A
-        candidates = _largest(_gram_distances(X, head, tail), 16 * len(A) * _EPS * float(np.diag(X).max()))
-    powers = _edge_powers(A, head[candidates], tail[candidates], noise)
-    candidates = candidates[_largest(powers, 8 * _EPS * (len(A) + 8) * float(powers.max()))]
-    columns = np.concatenate([integers, np.zeros((len(integers), 1), dtype=np.int64)], axis=1)  # BOTTOM is column -1
-    largest = 0
-    for e in candidates.tolist():
-        difference = (columns[:, head[e]] - columns[:, tail[e]]).tolist()
-        largest = max(largest, sum(map(abs, difference)) if noise == "laplace" else sum(t * t for t in difference))
-    return largest
+    columns = integers.shape[1]
+    head, tail = problem.oriented if kind == "vertex" else (np.arange(columns), np.full(columns, -1))
+    return dense_sensitivity(integers, head, tail, noise)
 
 
-def _own_columns(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Heads and tails that pick every column by itself."""
-    return np.arange(count), np.full(count, -1)
-
-
-def _largest(values: RealVector, slack: float) -> np.ndarray:
-    """Positions that may hold the largest value, each value being known up to half the slack."""
-    return np.flatnonzero(values >= values.max() - slack)
-
-
-def _gram_distances(X: SquareMatrix, head: np.ndarray, tail: np.ndarray) -> RealVector:
-    """||A p_e||_2^2 from X = A^T A; the column of BOTTOM is zero."""
-    diagonal = np.append(np.diag(X), 0.0)
-    cross = np.where(tail < 0, 0.0, X[head, tail])
-    return np.asarray(diagonal[head] + diagonal[tail] - 2 * cross)
-
-
-def _edge_powers(A: RealMatrix, head: np.ndarray, tail: np.ndarray, noise: Noise) -> RealVector:
-    """||A p_e||_1 or ||A p_e||_2^2 in floating point, with a relative error of a few eps a row."""
-    columns = np.ascontiguousarray(np.concatenate([A, np.zeros((len(A), 1))], axis=1).T)
-    step = max(1, _CHUNK_ENTRIES // len(A))
-    found = []
-    for start in range(0, head.size, step):
-        block = columns[head[start : start + step]] - columns[tail[start : start + step]]
-        found.append(np.abs(block).sum(axis=1) if noise == "laplace" else np.einsum("er,er->e", block, block))
-    return np.concatenate(found)
+def scaled_sensitivity(exact: int, bits: int, noise: Noise) -> float:
+    """Return the sensitivity of a strategy from that of its integers over 2^bits."""
+    if exact.bit_length() > _MOST_SENSITIVITY_BITS:
+        problem = f"is beyond 2^{_MOST_SENSITIVITY_BITS}, which no noise covers"
+        raise fail("certificate", f"a sensitivity of {exact.bit_length()} bits", problem, "Fit the strategy again.")
+    return math.ldexp(math.sqrt(exact) if noise == "gaussian" else float(exact), -bits)
 
 
 def _trace_and_support(problem: Problem, kind: str, A: RealMatrix) -> tuple[float, float]:
@@ -264,7 +241,7 @@ def _check_shapes(
         shape = " x ".join(map(str, integers.shape))
         advice = f"Give one column for each {what}."
         raise fail("certificate", f"strategy {shape}", f"the policy has {columns} {what}s", advice)
-    if integers.dtype != np.int64 or np.any((integers >= 2**52) | (integers <= -(2**52))) or not 0 <= bits <= 1000:
+    if integers.dtype != np.int64 or not within_limit(integers) or not 0 <= bits <= 1000:
         shown = f"{integers.dtype} entries, bits={bits}"
         raise fail("certificate", shown, "the integers or their grid are out of range", "Fit again.")
     if weights.shape != (edges,):

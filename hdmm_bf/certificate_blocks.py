@@ -14,24 +14,16 @@ from typing import Any
 import numpy as np
 
 from hdmm_bf._checks import fail, fits
-from hdmm_bf._types import EdgeArray, Noise, RealMatrix, RealVector
-from hdmm_bf.certificate import SUPPORT_TOLERANCE, Certificate, semidefinite_factor
-from hdmm_bf.policy import BOTTOM
+from hdmm_bf._types import Noise, RealMatrix, RealVector
+from hdmm_bf.certificate import SUPPORT_TOLERANCE, Certificate, scaled_sensitivity, semidefinite_factor
+from hdmm_bf.certificate_exact import GRID_BITS, block_sensitivity, differences, within_limit
 from hdmm_bf.product_bounds import product_bound
 from hdmm_bf.strategies.blocks import AnyTensor, Block, BlockStrategy
 from hdmm_bf.structure import ProductProblem
 
-GRID_BITS = 30
-"""Binary places to which a sensitivity is rounded up."""
-
-_SLACK = 1e-9
-"""Share added for the rounding of sums: they have at most 10^6 terms, none negative."""
-
 _LIGHTEST, _MOST_BITS = 1e-60, 62
-"""Precisions, and binary places of a block, for which no loss of an edge vanishes in floating point: a sensitivity that
-vanished would be taken for a public answer, and published without noise."""
+"""Precisions, and binary places of a block, outside which no search goes; sums in digits stay short."""
 
-_CONSTANT = 1e-9
 _NOTHING = 1e-13
 
 
@@ -41,22 +33,23 @@ def certify_blocks(
     """Derive everything about a shipped block strategy.
 
     Guarantees:
-        The sensitivity is rounded up. Rows of infinite precision are invisible to every edge, exactly, in integers.
+        The sensitivity is derived in whole numbers and rounded up; it is 0 only if no edge moves any noisy row. Rows of
+        infinite precision are invisible to every edge, exactly, in integers. Every block answers some term.
         Bounds are proven or zero; the gap is infinite when there is none.
     """
     for block in strategy.blocks:
         _check_block(product, block)
-    power = block_sensitivity(product, strategy, noise)
-    exact = math.ceil(math.ldexp(power, (2 if noise == "gaussian" else 1) * GRID_BITS))
-    sensitivity = math.ldexp(math.sqrt(exact) if noise == "gaussian" else float(exact), -GRID_BITS)
+    exact = block_sensitivity(product.edges, strategy.blocks, noise)
+    sensitivity = scaled_sensitivity(exact, GRID_BITS, noise)
     support = _support(product, strategy)
-    if support > SUPPORT_TOLERANCE:
+    if not support <= SUPPORT_TOLERANCE:
         problem = f"a share {support:.2g} of some queries lies outside the strategy"
         raise fail("certificate", repr(strategy), problem, "Fit the strategy again for this workload.")
     unit_error = sensitivity**2 * _trace(product, strategy)
     bounds = product_bound(product, proof)
-    svd, lower = bounds.svd or 0.0, max(bounds.svd or 0.0, bounds.lower or 0.0)
-    if unit_error < lower * (1 - 1e-7):
+    svd = bounds.svd or 0.0
+    lower = float(np.maximum(svd, bounds.lower or 0.0))  # not max(), which drops what is not a number
+    if not unit_error >= lower * (1 - 1e-7):
         raise fail("certificate", f"unit error {unit_error}", f"is below the bound {lower}", "Report this as a bug.")
     gap = unit_error / lower - 1 if lower > 0 else (0.0 if unit_error == 0 else math.inf)
     return Certificate(noise, exact, GRID_BITS, sensitivity, support, unit_error, svd, lower, gap)
@@ -67,12 +60,14 @@ def _check_block(product: ProductProblem, block: Block) -> None:
     fine = len(shapes) == len(product.sizes) and all(
         shape[1] == size for shape, size in zip(shapes, product.sizes, strict=True)
     )
-    limit = 2**52
-    small = all(int(np.abs(factor).max(initial=0)) < limit for factor in block.integers)
+    small = all(within_limit(factor) for factor in block.integers)
     noisy = block.precisions[(block.precisions != 0) & ~np.isposinf(block.precisions)]
     known = bool(np.all((noisy >= _LIGHTEST) & (noisy <= 1 / _LIGHTEST))) and sum(block.bits) <= _MOST_BITS
     if not (fine and small and known) or np.broadcast_shapes(block.precisions.shape, block.shape) != block.shape:
         raise fail("certificate", f"block of shapes {shapes}", "does not fit the domain", "Fit the strategy again.")
+    if block.terms is not None and not (block.terms and set(block.terms) <= set(range(len(product.terms)))):
+        problem = f"must be some of the {len(product.terms)} terms of the workload"
+        raise fail("certificate", f"block for terms {block.terms}", problem, "Fit the strategy again.")
     public = np.isinf(block.full_precisions)
     if public.any() and not _invisible(product, block, public):
         advice = "Publishing it would break the policy. Fit the strategy again."
@@ -84,56 +79,12 @@ def _invisible(product: ProductProblem, block: Block, public: np.ndarray) -> boo
     for axis, edges in enumerate(product.edges):
         if not len(edges):
             continue
-        moves = _differences(block.integers[axis], edges)
+        moves = differences(block.integers[axis], edges)
         seen = np.any(moves != 0, axis=0)  # rows of this factor that an edge moves
         others = tuple(i for i in range(public.ndim) if i != axis)
         if np.any(public.any(axis=others) & seen):
             return False
     return True
-
-
-def _differences(factor: Any, edges: EdgeArray) -> Any:
-    """(R p_e)^T for every edge, e x r."""
-    head, tail = edges.T
-    moves = factor[:, head].T.copy()
-    inner = tail != BOTTOM
-    moves[inner] -= factor[:, tail[inner]].T
-    return moves
-
-
-def block_sensitivity(product: ProductProblem, strategy: BlockStrategy, noise: Noise) -> float:
-    """Return max_e sum_J M_J (R p_e)_J^2 (Gaussian), or max_e sum_J sqrt(M_J) |(R p_e)_J| (Laplace), rounded up."""
-    largest = 0.0
-    for axis, edges in enumerate(product.edges):
-        if len(edges):
-            losses = [_losses(block, axis, edges, noise) for block in strategy.blocks]
-            shape = np.broadcast_shapes(*(loss.shape for loss in losses))
-            fits("certificate", f"edges of attribute {axis}", math.prod(shape) * 8, advice="Use a smaller domain.")
-            total = np.zeros(shape)
-            for loss in losses:
-                total = total + loss
-            largest = max(largest, float(total.max()))
-    return largest * (1 + _SLACK)
-
-
-def _losses(block: Block, axis: int, edges: EdgeArray, noise: Noise) -> AnyTensor:
-    """The loss of every edge of one type in one block, cells of the other attributes on the other axes."""
-    tensor = np.where(np.isinf(block.full_precisions), 0.0, block.full_precisions)
-    if noise == "laplace":
-        tensor = np.sqrt(tensor)
-    for i in range(len(block.integers)):
-        factor = np.ldexp(block.integers[i].astype(np.float64), -block.bits[i])
-        moves = np.abs(_differences(factor, edges) if i == axis else factor.T)
-        if noise == "gaussian":
-            moves = moves**2
-        tensor = _narrowed(np.moveaxis(np.tensordot(moves, tensor, axes=(1, i)), 0, i), i)
-    return tensor
-
-
-def _narrowed(tensor: AnyTensor, axis: int) -> AnyTensor:
-    """Keep one entry of an axis along which nothing varies: the largest."""
-    top = tensor.max(axis=axis, keepdims=True)
-    return top if np.all(top - tensor.min(axis=axis, keepdims=True) <= _CONSTANT * top) else tensor
 
 
 def _trace(product: ProductProblem, strategy: BlockStrategy) -> float:

@@ -20,6 +20,7 @@ FLOW = [
     ["error", "bounds"],
     ["product_bounds"],
     ["strategies"],
+    ["certificate_exact"],
     ["certificate"],
     ["certificate_blocks"],
     ["mechanisms"],

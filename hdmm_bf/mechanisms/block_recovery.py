@@ -156,7 +156,8 @@ def _maps(term: Term, block: Block) -> list[RealMatrix] | None:
 
 def _measured(block: Block, data: Tables, total: int, room: int) -> Int64[np.ndarray, ...]:
     """(R_1 (x) ... (x) R_d) x in integers; attributes that the block only sums over are left to the data."""
-    reach = math.prod(int(np.abs(factor).max()) for factor in block.integers) * max(total, 1)
+    sizes = [max(1, int(np.abs(factor).max())) for factor in block.integers]  # 1: what is summed before a zero counts
+    reach = math.prod(sizes) * max(total, 1)
     if reach + room >= LARGEST:
         advice = "Counts this large need a strategy on a coarser grid, or a smaller share of the data."
         raise fail("release", "counts", "times the strategy do not fit in 64 bits", advice)

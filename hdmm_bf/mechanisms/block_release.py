@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, Protocol, final, runtime_checkable
 
@@ -20,6 +21,7 @@ from jaxtyping import Int64
 
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import Noise, RealVector
+from hdmm_bf.certificate_exact import GRID_BITS, block_sensitivity, row_weight
 from hdmm_bf.mechanisms import intervals
 from hdmm_bf.mechanisms import noise as samplers
 from hdmm_bf.mechanisms.block_recovery import BlockRecovery
@@ -121,9 +123,12 @@ def release_blocks(
 
     Guarantees:
         For databases that are neighbours under the policy, the distributions of everything in the result differ by at
-        most what the plan promises.
+        most what the plan promises. The sensitivity is derived once more, from the integers that are used here; a plan
+        that was made for another one is refused.
     """
-    settled.check_made_for(fit.certificate)
+    assert fit.recovery.strategy is fit.strategy, "what is measured is what noise is scaled for"
+    derived = block_sensitivity(fit.recovery.product.edges, fit.strategy.blocks, settled.noise)
+    settled.check_made_for(fit.certificate, derived, GRID_BITS)
     data = as_tables(fit.problem, counts)
     scales = [row_scales(block, settled) for block in fit.strategy.blocks]
     room = [math.ceil(64 * float(np.max(scale, initial=0.0))) for scale in scales]
@@ -155,10 +160,33 @@ def as_tables(problem: Problem, counts: Any) -> Tables:
 
 
 def row_scales(block: Block, settled: Plan) -> AnyTensor:
-    """Return the scale of the discrete noise of every row, in units of its integers; 0 for rows that need none."""
-    with np.errstate(divide="ignore"):
-        scale = np.ldexp(settled.scale / np.sqrt(block.full_precisions), sum(block.bits))
-    return np.where(block.full_precisions > 0, scale, 0.0)
+    """Return the scale of the discrete noise of every row, in units of its integers; 0 for rows that need none.
+
+    Guarantees:
+        A row of precision M has a scale s with s^2 M >= (scale 2^bits)^2 (Gaussian) or s row_weight(M) >= scale 2^bits
+        (Laplace), in exact arithmetic: never less noise than the sensitivity was derived for.
+    """
+    if settled.sampler is None:
+        return np.zeros(block.shape)
+    unit = Fraction(settled.sampler.scale) * Fraction(2) ** (sum(block.bits) - settled.bits)
+    levels, place = np.unique(block.precisions, return_inverse=True)
+    scales = np.array([_row_scale(settled.noise, unit, level) for level in levels.tolist()])
+    return np.broadcast_to(scales[place].reshape(block.precisions.shape), block.shape)
+
+
+def _row_scale(noise: Noise, unit: Fraction, precision: float) -> float:
+    """Return the least float, to rounding, that is enough for a row; 0 for rows not measured and for public ones."""
+    if precision == 0 or precision == math.inf:
+        return 0.0
+    weight = row_weight(precision)
+    scale = float(unit) / weight
+    while (
+        Fraction(scale) * Fraction(weight) < unit
+        if noise == "laplace"
+        else Fraction(scale) ** 2 * Fraction(precision) < unit**2
+    ):
+        scale = math.nextafter(scale, math.inf)
+    return scale
 
 
 def row_variances(block: Block, settled: Plan) -> AnyTensor:

@@ -114,11 +114,22 @@ class Plan:
             parts.insert(0, f"epsilon = {self.epsilon:g}, delta = {self.delta:g}")
         return ", by ".join(parts)
 
-    def check_made_for(self, certificate: Certificate) -> None:
-        """Refuse to be carried out on a strategy of another sensitivity."""
+    def check_made_for(self, certificate: Certificate, derived: int, bits: int) -> None:
+        """Refuse to be carried out on integers of another sensitivity than the plan's, or than their certificate's.
+
+        Args:
+            certificate: what the fit claims.
+            derived: the exact sensitivity of the integers that are about to be used.
+            bits: their binary places.
+        """
         made_for = self.noise, self.calibrated, self.bits
+        if (self.sampler is None) != (self.calibrated == 0):
+            raise fail("release", "plan", "has noise that does not go with its sensitivity", "Make a new plan.")
         if made_for != (certificate.noise, certificate.sensitivity_exact, certificate.bits):
             raise fail("release", "plan", "was made for another strategy", "Make a plan for this one.")
+        if (derived, bits) != (self.calibrated, self.bits):
+            problem = "has another sensitivity than its certificate says"
+            raise fail("release", "strategy", problem, "Certify it: fit again, or load it from its bundle.")
 
     def epsilon_at(self, delta: float) -> float:
         """Return the epsilon that holds at a delta."""

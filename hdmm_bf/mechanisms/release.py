@@ -25,6 +25,7 @@ from jaxtyping import Int64
 
 from hdmm_bf._checks import fail
 from hdmm_bf._types import RealVector
+from hdmm_bf.certificate import exact_sensitivity
 from hdmm_bf.mechanisms import intervals
 from hdmm_bf.mechanisms.exact import ExactSums, exact_product
 from hdmm_bf.mechanisms.ledger import Account
@@ -125,9 +126,13 @@ def carry_out(
     Guarantees:
         For databases that are neighbours under the policy, the distributions of everything in the result differ by at
         most what the plan promises. The distributions are those of exact integer noise, not of floating-point noise.
+        The sensitivity is derived once more, from the integers that are used here; a plan that was made for another one
+        is refused.
     """
     problem, strategy = fit.problem, fit.strategy
-    settled.check_made_for(fit.certificate)
+    assert fit.recovery.strategy is strategy, "what is measured is what noise is scaled for"
+    derived = exact_sensitivity(strategy.integers, problem, settled.noise, kind=strategy.kind)
+    settled.check_made_for(fit.certificate, derived, strategy.bits)
     x = checked_counts(problem, counts)
     totals = problem.grounding.totals(x)
     sums = ExactSums(fit.recovery) if strategy.kind == "edge" else None
