@@ -236,6 +236,20 @@ def test_a_plan_whose_noise_was_taken_out_is_not_carried_out():
         publish(silent, fit, np.ones(6, dtype=np.int64))
 
 
+@pytest.mark.parametrize("change", [{"scale": 0.01}, {"noise": "laplace"}])
+def test_a_plan_with_less_noise_than_its_promise_is_not_carried_out(change):
+    from hdmm_bf.mechanisms.publish import publish
+
+    fit = bf.fit("identity:6", "line:6")
+    plan = bf.plan(fit, epsilon=1.0, delta=1e-6)
+    quiet = dataclasses.replace(plan, sampler=dataclasses.replace(plan.sampler, **change))
+    with pytest.raises(InputError, match="less noise than its promise"):
+        publish(quiet, fit, np.ones(6, dtype=np.int64))
+    promising = dataclasses.replace(plan, epsilon=0.5)
+    with pytest.raises(InputError, match="less noise than its promise"):
+        publish(promising, fit, np.ones(6, dtype=np.int64))
+
+
 def test_a_sensitivity_that_no_noise_covers_is_refused_in_a_sentence():
     problem = bf.Problem(bf.workload.parse("identity:2x2"), bf.policy.parse("unbounded:2x2"))
     block = from_integers((np.full((1, 2), 2**51),) * 2, (0, 0), np.full((1, 1), 1e60))

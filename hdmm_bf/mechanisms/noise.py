@@ -95,6 +95,12 @@ def laplace(sensitivity: int, epsilon: float) -> Sampler:
     return Sampler("laplace", scale, float(_measurement("laplace", scale).map(sensitivity)))
 
 
+def privacy_loss(sampler: Sampler, sensitivity: int) -> float:
+    """Return what OpenDP's privacy map states: epsilon at an L1 sensitivity, or rho at a squared L2 sensitivity."""
+    distance = sensitivity if sampler.noise == "laplace" else _root_up(sensitivity)
+    return float(_measurement(sampler.noise, _checked_scale(sampler.scale)).map(distance))
+
+
 def gaussian(sensitivity_squared: int, rho: float) -> Sampler:
     """Return the least discrete Gaussian noise that makes answers of that squared L2 sensitivity rho-zCDP."""
     distance = _root_up(sensitivity_squared)

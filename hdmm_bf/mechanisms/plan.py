@@ -125,11 +125,23 @@ class Plan:
         made_for = self.noise, self.calibrated, self.bits
         if (self.sampler is None) != (self.calibrated == 0):
             raise fail("release", "plan", "has noise that does not go with its sensitivity", "Make a new plan.")
+        self._confirm()
         if made_for != (certificate.noise, certificate.sensitivity_exact, certificate.bits):
             raise fail("release", "plan", "was made for another strategy", "Make a plan for this one.")
         if (derived, bits) != (self.calibrated, self.bits):
             problem = "has another sensitivity than its certificate says"
             raise fail("release", "strategy", problem, "Certify it: fit again, or load it from its bundle.")
+
+    def _confirm(self) -> None:
+        """Ask the privacy map of the noise once more, so that what was confirmed is what runs."""
+        if self.sampler is None:
+            return
+        asked = self.epsilon if self.noise == "laplace" else self.rho
+        lossy = asked is None or not samplers.privacy_loss(self.sampler, self.calibrated) <= asked
+        if not lossy and self.noise == "gaussian" and self.epsilon is not None and self.delta is not None:
+            lossy = not samplers.approximate_epsilon(self.sampler, self.calibrated, self.delta) <= self.epsilon
+        if lossy or self.sampler.noise != self.noise:
+            raise fail("release", "plan", "has less noise than its promise needs", "Make a new plan.")
 
     def epsilon_at(self, delta: float) -> float:
         """Return the epsilon that holds at a delta."""
