@@ -128,9 +128,8 @@ def release_blocks(
     scales = [row_scales(block, settled) for block in fit.strategy.blocks]
     room = [math.ceil(64 * float(np.max(scale, initial=0.0))) for scale in scales]
     exact = fit.recovery.measure(data, room=room)
-    if account is not None and settled.sampler is not None:  # what is public costs nothing
-        spent = {"epsilon": settled.epsilon, "delta": settled.delta, "rho": settled.rho}
-        account.spend(settled.noise, **spent, policy=fit.problem.policy.spec)
+    if account is not None:
+        account.book(settled, policy=fit.problem.policy.spec, data=data)
     measured, done = [], 0
     for block, scale, answers in zip(fit.strategy.blocks, scales, exact, strict=True):
         noise = _draw(settled.noise, scale, None if callback is None else _counting(callback, done))
