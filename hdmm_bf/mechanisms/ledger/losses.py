@@ -82,6 +82,7 @@ class Balance:
         epsilon_by_rho: what that sum is at the total's delta; None when the total has none.
         left_epsilon: the largest epsilon of Laplace noise that a next release could have.
         left_rho: the largest rho of Gaussian noise that a next release could have.
+        left_plain: epsilon and delta that a next release of Gaussian noise could have by plain addition, if any.
     """
 
     account: str
@@ -93,15 +94,18 @@ class Balance:
     epsilon_by_rho: float | None
     left_epsilon: float
     left_rho: float
+    left_plain: tuple[float, float] | None
 
     @property
     def left(self) -> str:
         """What is left, in words."""
-        if self.left_epsilon == self.left_rho == 0:
-            return "nothing"
-        return (
-            f"epsilon = {_floor(self.left_epsilon)} of Laplace noise or rho = {_floor(self.left_rho)} of Gaussian noise"
-        )
+        parts = [f"epsilon = {_floor(self.left_epsilon)} of Laplace noise"] if self.left_epsilon else []
+        gaussian = [f"rho = {_floor(self.left_rho)}"] if self.left_rho else []
+        if self.left_plain is not None:
+            epsilon, delta = map(_floor, self.left_plain)
+            gaussian.append(f"epsilon = {epsilon} with delta = {delta}")
+        parts += [f"{' or '.join(gaussian)} of Gaussian noise"] if gaussian else []
+        return "; ".join(parts) or "nothing"
 
 
 @final
@@ -166,7 +170,21 @@ def balance(total: Total, account: str, entries: list[Entry]) -> Balance:
         _epsilon_by_rho(total, sums.rho),
         _largest(lambda loss: sums.plus("laplace", repr(loss), None, None).within(total)),
         _largest(lambda loss: sums.plus("gaussian", None, None, repr(loss)).within(total)),
+        _plain_rest(total, sums),
     )
+
+
+def _plain_rest(total: Total, sums: _Sums) -> tuple[float, float] | None:
+    if total.epsilon is None or total.delta is None or sums.epsilon is None:
+        return None
+    epsilon, delta = Fraction(total.epsilon) - sums.epsilon, Fraction(total.delta) - sums.delta
+    return (_below(epsilon), _below(delta)) if epsilon > 0 and delta > 0 else None
+
+
+def _below(number: Fraction) -> float:
+    """Return the largest number, to rounding, that is at most a fraction when it is written out."""
+    near = float(number)
+    return near if Fraction(repr(near)) <= number else math.nextafter(near, 0.0)
 
 
 def _epsilon_by_rho(total: Total, rho: Fraction) -> float | None:
