@@ -23,6 +23,7 @@ from hdmm_bf._types import Noise, RealVector
 from hdmm_bf.mechanisms import intervals
 from hdmm_bf.mechanisms import noise as samplers
 from hdmm_bf.mechanisms.block_recovery import BlockRecovery
+from hdmm_bf.mechanisms.coverage import check_covered
 from hdmm_bf.mechanisms.ledger import Account
 from hdmm_bf.mechanisms.plan import Certified, Plan
 from hdmm_bf.mechanisms.release import checked_counts
@@ -83,6 +84,7 @@ class BlockRelease(Released):
 
     def answer(self, workload: Workload) -> tuple[RealVector, RealVector]:
         """Return answers and standard deviations of another workload on the same domain, at no further cost."""
+        check_covered(self.recovery, workload)
         return self.recovery.answers(workload, self.measured), self._stddev(workload, None)
 
     def _stddev(self, workload: Workload, chosen: np.ndarray | None) -> RealVector:
