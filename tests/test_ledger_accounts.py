@@ -17,7 +17,7 @@ from hdmm_bf.mechanisms.ledger import Entry, Ledger, account_name, fingerprint, 
 from hdmm_bf.mechanisms.ledger.names import digest
 from hdmm_bf.mechanisms.tables import Histogram
 from tests.mistakes import _as_users_run_it  # noqa: F401
-from tests.test_ledger import change, counts_of, pay, refused
+from tests.test_ledger import best_epsilon, change, pay, refused
 
 JANUARY, FEBRUARY = np.array([3, 1, 4]), np.array([3, 2, 5])
 SALT = bytes(32)
@@ -275,7 +275,7 @@ def test_sums_are_those_of_the_entries(path):
     pay(ledger, 0.2)
     balance = ledger.balance("people")
     assert (balance.num_releases, balance.epsilon, balance.delta, balance.rho) == (4, 0.5, 3e-7, 0.023)
-    assert balance.epsilon_by_rho == pytest.approx(0.854, abs=0.2)
+    assert balance.epsilon_by_rho == pytest.approx(best_epsilon(0.023, 1e-5), rel=1e-6)
     pay(ledger, rho=0.001)
     balance = ledger.balance("people")
     assert (balance.epsilon, balance.delta, balance.rho) == (None, None, 0.024)
@@ -390,10 +390,6 @@ def test_counts_are_in_no_refusal(ledger):
     secret = np.array([987654321, 123456789])
     spend(ledger.account("a"), secret)
     for name, data, said in (("b", secret, {}), ("a", secret + 1, {}), ("a", secret, {"distinct_from": "a"})):
-        with contextlib.suppress(InputError):
-            spend(ledger.account(name, **said), data, 9.0)
-            pytest.fail("must be refused")
         with pytest.raises(InputError) as caught:
             spend(ledger.account(name, **said), data, 9.0)
         assert not re.search(r"98765432|12345678", str(caught.value))
-    assert counts_of("a").size == 1
