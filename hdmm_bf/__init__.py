@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hdmm_bf.fitting import Fit, ProductFit, bound, compare, fit, load, memory_needed
     from hdmm_bf.mechanisms.block_release import BlockRelease
     from hdmm_bf.mechanisms.histogram import histogram
-    from hdmm_bf.mechanisms.ledger import Ledger, fingerprint
+    from hdmm_bf.mechanisms.ledger import Ledger
     from hdmm_bf.mechanisms.plan import Plan, plan
     from hdmm_bf.mechanisms.publish import release
     from hdmm_bf.mechanisms.release import Release
@@ -48,7 +48,6 @@ _NAMES = {
     "Workload": "workload",
     "bound": "fitting",
     "compare": "fitting",
-    "fingerprint": "mechanisms.ledger",
     "fit": "fitting",
     "histogram": "mechanisms.histogram",
     "load": "fitting",
@@ -78,7 +77,6 @@ __all__ = [
     "bounds",
     "compare",
     "domain",
-    "fingerprint",
     "fit",
     "histogram",
     "load",

@@ -21,7 +21,9 @@ from tests.test_cli import assert_one_sentence, run
 SECRET = 987654321
 COUNTS = [SECRET, 1, 4, 1, 5, 9]
 GAUSSIAN = ("--epsilon", "1", "--delta", "1e-6")
-BOOK = ("--ledger", "spent.db", "--total", "2,1e-5")
+AGAIN = ("--ledger", "spent.db", "--data-id", "people")
+NEW = (*AGAIN, "--new-ledger", "--total")
+BOOK = (*NEW, "2,1e-5")
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +33,13 @@ def made(tmp_path_factory):
     bf.fit("all-range:6", "line:6", noise="laplace", max_steps=2).save(folder / "l.bf")
     bf.fit("identity:6", "cycle:6").save(folder / "c.bf")
     bf.fit("identity:6", "empty:6").save(folder / "public.bf")
+    bf.fit("prefix:6", "line:6").save(folder / "p.bf")
+    bf.fit("marginals:2x3:1", "unbounded:2x3", family="marginals").save(folder / "m.bf")
+    bf.fit("marginals:2x3:1", "unbounded:2x3", noise="laplace", family="kronecker", max_steps=2).save(folder / "t.bf")
     np.save(folder / "x.npy", COUNTS)
     (folder / "x.csv").write_text(",".join(map(str, COUNTS)))
     (folder / "bad.csv").write_text("1,2,3")
+    (folder / "old.csv").write_text("paid for")
     return folder
 
 
@@ -77,7 +83,10 @@ def test_release_from_data_to_answers_in_a_process_of_its_own(folder):
         assert float(row["low"]) <= float(row["answer"]) <= float(row["high"])
     listed = run("ledger", "spent.db", "--json", cwd=folder)
     (entry,) = json.loads(listed.stdout)["entries"]
-    assert entry["data"] == bf.fingerprint(np.array(COUNTS))
+    assert entry["data"] == "people"
+    assert (record["account"], record["new_account"]) == ("people", True)
+    assert json.loads(listed.stdout)["accounts"][0]["left_rho"] == record["left"]["rho"] > 0
+    assert "fingerprint" not in listed.stdout
     assert (entry["epsilon"], entry["delta"], entry["published"]) == ("1.0", "1e-06", "a.csv")
 
 
@@ -119,7 +128,25 @@ def test_dry_run_reads_no_data_and_spends_nothing(folder):
     assert call("release", "l.bf", "--dry-run", "--epsilon", "1", cwd=folder).returncode == 0
 
 
-LAPLACE = {"bundle": "l.bf", "privacy": ("--epsilon", "1")}
+PURE = {"privacy": ("--epsilon", "1")}
+LAPLACE = {"bundle": "l.bf", **PURE}
+NO_TOTALS = (
+    "lots",
+    "1,2,3",
+    "rho=1,2",
+    "1_0",
+    " 1",
+    "nan",
+    "1e400",
+    "0x10",
+    "\uff11",
+    "-1",
+    "0",
+    "1,",
+    "",
+    "inf",
+    "rho=",
+)
 SETTLED = {  # mistakes that are found before data are read
     "no epsilon": ((), {"privacy": ()}, "Gaussian noise takes epsilon and delta, or rho"),
     "no delta": ((), {"privacy": ("--epsilon", "1")}, "Gaussian noise takes epsilon and delta, or rho"),
@@ -142,28 +169,51 @@ SETTLED = {  # mistakes that are found before data are read
     "estimate": (("--estimate", "cells.txt"), {}, "unknown kind of file '.txt'"),
     "estimate twice": (("--estimate", "./a.csv"), {}, "must be different files"),
     "over the data": ((), {"data": "x.csv", "out": "x.csv"}, "must be different files"),
-    "over the ledger": (("--ledger", "a.csv", "--total", "1"), {}, "must be different files"),
+    "over the ledger": (("--ledger", "a.csv", "--data-id", "x"), {}, "must be different files"),
+    "nowhere": ((), {"out": ""}, "unknown kind of file"),
+    "estimate nowhere": (("--estimate", ""), {}, "unknown kind of file"),
+    "over answers": ((), {"out": "old.csv"}, "add --overwrite"),
+    "over an estimate": (("--estimate", "old.csv"), {}, "add --overwrite"),
+    "queries elsewhere": (("--queries", "prefix:7"), {}, "is on another domain"),
+    "queries of no kind": (("--queries", "prefx:6"), {}, "Did you mean 'prefix'?"),
+    "queries unseen": (("--queries", "identity:2x3"), {"bundle": "m.bf"}, "asks what the strategy does not measure"),
+    "queries of other tables": (("--queries", "prefix:2x3"), {"bundle": "t.bf", **PURE}, "every table of its workload"),
+    "estimate of tables": (("--estimate", "c.csv"), {"bundle": "t.bf", **PURE}, "every table of its workload"),
+    "steps on blocks": (("--postprocess", "integers"), {"bundle": "m.bf"}, "is for domains that fit a dense strategy"),
+    "level in Python": (("--level", "0.9_5"), {}, "is not a valid float"),
+    "epsilon in Python": ((), {"privacy": ("--epsilon", "1_0")}, "'1_0' is not a valid float"),
+    "epsilon with a space": ((), {"privacy": ("--epsilon", " 1")}, "' 1' is not a valid float"),
+    "epsilon wide": ((), {"privacy": ("--epsilon", "\uff11")}, "is not a valid float"),
     "level": (("--level", "1.5"), {}, "level"),
     "level nan": (("--level", "nan"), {}, "level"),
     "step": (("--postprocess", "nonegative"), {}, "Did you mean 'nonnegative'?"),
     "empty step": (("--postprocess", "integers,"), {}, "is no step"),
     "step for lines": (("--postprocess", "isotonic"), {"bundle": "c.bf"}, "cycle:6 is no line"),
-    "total alone": (("--total", "1"), {}, "--total and --data-id need --ledger FILE"),
-    "name alone": (("--data-id", "people"), {}, "--total and --data-id need --ledger FILE"),
-    "total a word": (("--ledger", "spent.db", "--total", "lots"), {}, "'lots' is no total"),
-    "total of three": (("--ledger", "spent.db", "--total", "1,2,3"), {}, "'1,2,3' is no total"),
-    "total of two rhos": (("--ledger", "spent.db", "--total", "rho=1,2"), {}, "'rho=1,2' is no total"),
+    "total alone": (("--total", "1"), {}, "need --ledger FILE"),
+    "name alone": (("--data-id", "people"), {}, "need --ledger FILE"),
+    "claims alone": (("--data-changed",), {}, "need --ledger FILE"),
+    "no name": (("--ledger", "spent.db", "--total", "1", "--new-ledger"), {}, "--ledger needs --data-id NAME"),
+    "nameless": (("--ledger", "spent.db", "--data-id", " "), {}, "needs a name"),
+    "unseen name": (("--ledger", "spent.db", "--data-id", "a\u200b"), {}, "invisible characters"),
+    "no total": ((*AGAIN, "--new-ledger"), {}, "--new-ledger needs --total"),
+    "claims about nothing": ((*BOOK, "--same-data-as", "x"), {}, "knows no data yet"),
+    **{f"total {text!r}": ((*NEW, text), {}, "is no total; write 1") for text in NO_TOTALS},
+    "no ledger": (AGAIN, {}, "does not exist"),
+    "no ledger, a total": ((*AGAIN, "--total", "1"), {}, "does not exist"),
+    "ledger a folder": (("--ledger", "g.bf", "--data-id", "x", "--total", "1"), {}, "is a folder"),
+    "new ledger a folder": (("--ledger", "g.bf", "--data-id", "x", "--total", "1", "--new-ledger"), {}, "is a folder"),
+    "ledger no ledger": (("--ledger", "x.npy", "--data-id", "x"), {}, "is not usable"),
+    "new ledger over data": (
+        ("--ledger", "x.npy", "--data-id", "x", "--total", "1", "--new-ledger"),
+        {},
+        "exists already",
+    ),
+    "ledger in no folder": (("--ledger", "no/l.db", "--data-id", "x", "--total", "1", "--new-ledger"), {}, "cannot be"),
 }
 READ = {  # mistakes in the data or the ledger
     "no data": ((), {"data": "no.csv"}, "no such file"),
     "data suffix": ((), {"data": "g.bf/manifest.json"}, "unknown kind of file '.json'"),
     "bad data": (BOOK, {"data": "bad.csv"}, "holds 3 numbers"),
-    "total negative": (("--ledger", "spent.db", "--total", "-1"), {}, "epsilon=-1.0"),
-    "total nan": (("--ledger", "spent.db", "--total", "nan"), {}, "epsilon=nan"),
-    "no total": (("--ledger", "spent.db"), {}, "no total was stated"),
-    "ledger a folder": (("--ledger", "g.bf", "--total", "1"), {}, "cannot be opened"),
-    "ledger no ledger": (("--ledger", "x.npy", "--total", "1"), {}, "is not usable"),
-    "nameless": ((*BOOK, "--data-id", ""), {}, "needs a name"),
 }
 
 
@@ -177,17 +227,16 @@ def test_a_mistake_in_the_settings_is_one_sentence_before_data_are_read(name, fo
 @pytest.mark.parametrize("name", READ)
 def test_a_mistake_in_the_data_is_one_sentence_and_shows_no_count(name, folder):
     arguments, options, words = READ[name]
-    made = {"spent.db"} if name == "nameless" else set()
-    assert_nothing_happens(folder, arguments, options, words, made)
+    assert_nothing_happens(folder, arguments, options, words)
 
 
-def assert_nothing_happens(folder, arguments, options, words, may_be_made=frozenset()):
+def assert_nothing_happens(folder, arguments, options, words):
     before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     result = release(folder, *arguments, **options)
     assert_one_sentence(result, words)
     assert str(SECRET) not in result.stderr
     after = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-    assert {file: content for file, content in after.items() if file.name not in may_be_made} == before
+    assert after == before
 
 
 def test_data_and_out_are_needed_unless_it_is_a_dry_run(folder):
@@ -207,16 +256,63 @@ def test_a_dry_run_finds_the_same_mistakes(folder):
 
 
 def test_a_budget_is_kept_and_a_refusal_writes_nothing(folder):
-    book = ("--ledger", "spent.db", "--total", "2")
-    for number in range(2):
-        assert release(folder, *book, **LAPLACE, out=f"{number}.csv").returncode == 0
-    result = release(folder, *book, "--estimate", "c.csv", **LAPLACE, out="2.csv")
-    assert_one_sentence(result, "2 releases before", "would exceed the total of epsilon = 2.0 for these data")
+    assert release(folder, *NEW, "2", **LAPLACE, out="0.csv").returncode == 0
+    assert release(folder, *AGAIN, "--total", "2", **LAPLACE, out="1.csv").returncode == 0
+    result = release(folder, *AGAIN, "--estimate", "c.csv", **LAPLACE, out="2.csv")
+    words = ("2 releases before", "would exceed the total of epsilon = 2.0 for these data", "Left: nothing")
+    assert_one_sentence(result, *words)
     assert not (folder / "2.csv").exists()
     assert not (folder / "c.csv").exists()
     assert len(Ledger(folder / "spent.db").entries()) == 2
-    assert release(folder, *book, "--data-id", "other", **LAPLACE, out="3.csv").returncode == 0
-    assert_one_sentence(release(folder, "--ledger", "spent.db", "--total", "9", **LAPLACE), "cannot be raised")
+    assert_one_sentence(release(folder, *AGAIN, "--total", "9", **LAPLACE), "cannot be raised")
+
+
+def test_the_same_counts_have_one_budget_whatever_they_are_called(folder):
+    assert release(folder, *NEW, "1", **LAPLACE, out="0.csv").returncode == 0
+    for name in ("People", " people ", "PEOPLE"):
+        result = release(folder, "--ledger", "spent.db", "--data-id", name, **LAPLACE)
+        assert_one_sentence(result, "would exceed", "Left: nothing")
+    other = ("--ledger", "spent.db", "--data-id", "other")
+    assert_one_sentence(release(folder, *other, **LAPLACE), "under the name 'people'", "--same-data-as")
+    assert_one_sentence(release(folder, *other, "--same-data-as", "people", **LAPLACE), "would exceed")
+    result = release(folder, *other, "--distinct-from", "people", **LAPLACE)
+    assert result.returncode == 0, result.stderr
+    assert "Opened the new account 'other' in spent.db." in result.stdout
+
+
+def test_data_that_grow_keep_one_account(folder):
+    assert release(folder, *NEW, "2", **LAPLACE, out="0.csv").returncode == 0
+    (folder / "x.csv").write_text("9,9,9,9,9,9")
+    assert_one_sentence(release(folder, *AGAIN, **LAPLACE), "are not those of earlier releases", "--data-changed")
+    result = release(folder, *AGAIN, "--data-changed", **LAPLACE, out="1.csv")
+    assert result.returncode == 0, result.stderr
+    assert "Opened" not in result.stdout
+    assert "Left for 'people': nothing." in result.stdout
+    assert "the data changed" in call("ledger", "spent.db", cwd=folder).stdout
+
+
+def test_a_ledger_that_was_moved_away_is_not_made_again(folder):
+    result = release(folder, *NEW, "1", **LAPLACE, out="0.csv")
+    assert "Made the new ledger spent.db." in result.stdout
+    (folder / "spent.db").rename(folder / "moved.db")
+    assert_one_sentence(release(folder, *AGAIN, "--total", "1", **LAPLACE), "does not exist", "--new-ledger")
+    (folder / "moved.db").rename(folder / "spent.db")
+    assert_one_sentence(release(folder, *NEW, "1", **LAPLACE), "exists already")
+
+
+def test_a_release_is_replaced_only_when_that_is_said(folder):
+    assert release(folder).returncode == 0
+    first = (folder / "a.csv").read_bytes()
+    assert_one_sentence(release(folder, *BOOK), "'a.csv'", "paid for")
+    assert (folder / "a.csv").read_bytes() == first
+    assert not (folder / "spent.db").exists()
+    assert release(folder, "--overwrite").returncode == 0
+    assert (folder / "a.csv").read_bytes() != first
+
+
+def test_what_is_public_is_in_the_ledger_at_no_cost(folder):
+    assert release(folder, *BOOK, bundle="public.bf").returncode == 0
+    assert "public, no cost  a.csv" in call("ledger", "spent.db", cwd=folder).stdout
 
 
 def test_a_disk_that_fills_up_after_the_entry_is_one_sentence_and_counts_as_spent(folder, monkeypatch):
@@ -233,22 +329,34 @@ def test_a_disk_that_fills_up_after_the_entry_is_one_sentence_and_counts_as_spen
 
 
 def test_ledger_lists_what_was_spent_on_which_data(folder):
-    release(folder, *BOOK, "--data-id", "people 2020")
-    release(folder, "--ledger", "spent.db", out="b.csv", **LAPLACE)
-    release(folder, "--ledger", "spent.db", "--data-id", "rho", privacy=("--rho", "0.001"), out="c.json")
+    release(folder, *BOOK)
+    release(folder, *AGAIN, out="b.csv", privacy=("--rho", "0.001"))
+    other = ("--ledger", "spent.db", "--data-id", "Shops 2020", "--distinct-from", "people")
+    release(folder, *other, out="c.json", **LAPLACE)
     result = call("ledger", "spent.db", cwd=folder)
     assert (result.returncode, result.stderr) == (0, "")
-    head, first, second, third = result.stdout.splitlines()
+    head, *lines = result.stdout.splitlines()
     assert head == "spent.db: epsilon = 2.0, delta = 1e-05 for each set of data, 3 releases"
-    assert "people 2020  line:6  epsilon 1.0, delta 1e-06  a.csv" in first
-    assert second.endswith("...  line:6  epsilon 1.0  b.csv")
-    assert "rho 0.001  c.json" in third
+    people, spent, left, first, second, shops, paid, rest, third = lines
+    assert (people, shops) == ("  people: 2 releases", "  shops 2020: 1 release")
+    assert spent.startswith("    spent  no plain sum; in zCDP rho 0.0")
+    assert spent.endswith("at delta 1e-05")
+    assert "people  line:6  epsilon 1.0, delta 1e-06  a.csv" in first
+    assert "people  line:6  rho 0.001  b.csv" in second
+    assert paid.startswith("    spent  epsilon 1; in zCDP rho 0.5, which is epsilon ")
+    assert rest == "    left   epsilon = 1 of Laplace noise; epsilon = 1 with delta = 1e-05 of Gaussian noise"
+    assert third.endswith("shops 2020  line:6  epsilon 1.0  c.json  other records than people")
     record = json.loads(call("ledger", "spent.db", "--json", cwd=folder).stdout)
     assert record["total"] == {"epsilon": "2.0", "delta": "1e-05", "rho": None}
     assert len(record["entries"]) == 3
+    accounts = {account["account"]: account for account in record["accounts"]}
+    assert accounts["shops 2020"]["left_epsilon"] == 1.0
+    assert accounts["people"]["epsilon"] is None
+    assert 0 < accounts["people"]["left_rho"] < accounts["people"]["epsilon_by_rho"]
+    assert f"rho = {accounts['people']['left_rho']:.4g}"[:9] in left
 
 
-@pytest.mark.parametrize(("name", "words"), [("no.db", "does not exist"), ("g.bf", "opened"), ("x.npy", "not usable")])
+@pytest.mark.parametrize(("name", "words"), [("no.db", "does not exist"), ("g.bf", "folder"), ("x.npy", "not usable")])
 def test_ledger_of_something_else_is_one_sentence(name, words, folder):
     before = sorted(os.listdir(folder))
     assert_one_sentence(call("ledger", name, cwd=folder), words)
@@ -261,7 +369,7 @@ def test_a_touched_ledger_is_one_sentence(folder):
     release(folder, *BOOK)
     change(folder / "spent.db", "UPDATE spent SET epsilon = '-1'")
     assert_one_sentence(call("ledger", "spent.db", cwd=folder), "holds an entry that no release made")
-    assert_one_sentence(release(folder, *BOOK, out="b.csv"), "holds an entry that no release made")
+    assert_one_sentence(release(folder, *AGAIN, out="b.csv"), "holds an entry that no release made")
     assert not (folder / "b.csv").exists()
 
 

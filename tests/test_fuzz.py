@@ -279,7 +279,8 @@ def fuzz_histograms(fit, folder, *, trials, seed):
 
 def assert_whole_or_nothing(folder, name):
     """The command writes a whole file and exits with 0, or writes nothing, spends nothing and says why."""
-    arguments = ("--rho", "0.5", "--out", "a.json", "--ledger", "spent.db", "--total", "rho=0.5")
+    book = ("--ledger", "spent.db", "--new-ledger", "--total", "rho=0.5", "--data-id", "people")
+    arguments = ("--rho", "0.5", "--out", "a.json", *book)
     result = call("release", folder.parent / "people.bf", "--data", name, *arguments, cwd=folder)
     if result.returncode == 0:
         assert len(json.loads((folder / "a.json").read_text())["answer"]) == 6

@@ -16,13 +16,20 @@ from scipy.optimize import minimize_scalar
 
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
-from hdmm_bf.mechanisms.ledger import Entry, Ledger, Total, fingerprint, within
+from hdmm_bf.mechanisms.ledger import Entry, Ledger, Total, account_name, within
 from tests.mistakes import THREE_PARTS, _as_users_run_it  # noqa: F401
 
 
-def pay(ledger, epsilon=None, *, delta=None, rho=None, data="people", noise=None):
+def counts_of(name):
+    """Some counts for the data of a name, in any of its spellings."""
+    return np.frombuffer(account_name(name).encode(), dtype=np.uint8).astype(np.int64)
+
+
+def pay(ledger, epsilon=None, *, delta=None, rho=None, data="people", noise=None, counts=None):
     noise = noise or ("laplace" if rho is None else "gaussian")
-    return ledger.spend(data, noise, epsilon=epsilon, delta=delta, rho=rho, policy="line:4")
+    loss = {"epsilon": epsilon, "delta": delta, "rho": rho}
+    x = counts_of(data) if counts is None else counts
+    return ledger.account(data).spend(noise, **loss, policy="line:4", data=x)
 
 
 def refused(act, *words):
@@ -49,7 +56,7 @@ def path(tmp_path):
 
 def test_ten_tenths_fit_into_one_and_an_eleventh_does_not(path):
     """Quotes within: additions are exact."""
-    ledger = Ledger(path, epsilon=1.0)
+    ledger = Ledger(path, epsilon=1.0, new=True)
     for _ in range(10):
         pay(ledger, 0.1)
     refused(lambda: pay(ledger, 1e-300), "10 releases before", "total of epsilon = 1.0")
@@ -58,7 +65,7 @@ def test_ten_tenths_fit_into_one_and_an_eleventh_does_not(path):
 
 
 def test_a_loss_that_floating_point_would_lose_still_counts(path):
-    ledger = Ledger(path, epsilon=1.0)
+    ledger = Ledger(path, epsilon=1.0, new=True)
     pay(ledger, 1.0)
     refused(lambda: pay(ledger, 1e-20), "would exceed")
 
@@ -76,7 +83,7 @@ def best_epsilon(rho, delta):
 def test_zcdp_composition_is_accepted_where_plain_addition_is_not(path):
     """Quotes Ledger: their sum, or their sum in zCDP converted to the total's delta, is at most it."""
     delta, total = 1e-6, 3.0
-    ledger = Ledger(path, epsilon=total, delta=delta)
+    ledger = Ledger(path, epsilon=total, delta=delta, new=True)
     rho, paid = 0.01, 0
     with contextlib.suppress(InputError):
         while True:
@@ -102,7 +109,7 @@ def test_zcdp_composition_agrees_with_dp_accounting():
 
 def test_pure_epsilon_counts_as_half_its_square_in_zcdp(path):
     """Quotes within: pure epsilon counts as rho = epsilon^2 / 2."""
-    ledger = Ledger(path, rho=1.0)
+    ledger = Ledger(path, rho=1.0, new=True)
     for _ in range(8):
         pay(ledger, 0.5)
     refused(lambda: pay(ledger, 1e-9), "total of rho = 1.0")
@@ -114,20 +121,20 @@ def test_pure_epsilon_counts_as_half_its_square_in_zcdp(path):
 
 
 def test_losses_of_both_kinds_of_noise_add_up(path):
-    ledger = Ledger(path, rho=0.5)
+    ledger = Ledger(path, rho=0.5, new=True)
     pay(ledger, rho=0.375)
     pay(ledger, 0.5)
     refused(lambda: pay(ledger, rho=1e-12), "2 releases before")
 
 
 def test_a_gaussian_release_needs_a_delta_in_the_total(path):
-    ledger = Ledger(path, epsilon=100.0)
+    ledger = Ledger(path, epsilon=100.0, new=True)
     refused(lambda: pay(ledger, 0.1, delta=1e-6, rho=0.001), "would exceed")
     pay(ledger, 0.1)
 
 
 def test_deltas_add_up_too(path):
-    ledger = Ledger(path, epsilon=1.0, delta=3e-6)
+    ledger = Ledger(path, epsilon=1.0, delta=3e-6, new=True)
     for _ in range(3):
         pay(ledger, 0.3, delta=1e-6, rho=0.03)
     refused(lambda: pay(ledger, 0.3, delta=1e-6, rho=0.03))
@@ -135,20 +142,20 @@ def test_deltas_add_up_too(path):
 
 @pytest.mark.parametrize("loss", [1e160, 1e300])
 def test_a_loss_beyond_all_sense_is_refused_in_words(path, loss):
-    ledger = Ledger(path, epsilon=1.0, delta=1e-6)
+    ledger = Ledger(path, epsilon=1.0, delta=1e-6, new=True)
     refused(lambda: pay(ledger, loss), "would exceed")
     refused(lambda: pay(ledger, rho=loss), "would exceed")
 
 
 def test_a_loss_too_small_for_floating_point_is_rounded_up(path):
     """A loss of 2e-200 is also (1e-200, 1e-6)-private: delta pays for it many times over, but not for 1e-5."""
-    ledger = Ledger(path, epsilon=1e-200, delta=1e-6)
+    ledger = Ledger(path, epsilon=1e-200, delta=1e-6, new=True)
     pay(ledger, 2e-200)
     refused(lambda: pay(ledger, 1e-5), "would exceed")
 
 
 def test_a_refusal_leaves_no_entry_and_room_for_less(path):
-    ledger = Ledger(path, epsilon=1.0)
+    ledger = Ledger(path, epsilon=1.0, new=True)
     refused(lambda: pay(ledger, 1.5), "Nothing was spent or published")
     assert ledger.entries() == []
     pay(ledger, 1.0)
@@ -156,7 +163,7 @@ def test_a_refusal_leaves_no_entry_and_room_for_less(path):
 
 
 def test_different_data_have_their_own_accounts(path):
-    ledger = Ledger(path, epsilon=1.0)
+    ledger = Ledger(path, epsilon=1.0, new=True)
     pay(ledger, 1.0, data="people")
     pay(ledger, 1.0, data="shops")
     refused(lambda: pay(ledger, 1.0, data="people"))
@@ -165,8 +172,8 @@ def test_different_data_have_their_own_accounts(path):
 
 
 def test_an_entry_says_what_was_spent_on_what(path):
-    account = Ledger(path, epsilon=1.0).account("people")
-    account.spend("laplace", epsilon=0.25, delta=None, rho=None, policy="line:4")
+    account = Ledger(path, epsilon=1.0, new=True).account("people")
+    account.spend("laplace", epsilon=0.25, delta=None, rho=None, policy="line:4", data=[1, 2])
     account.published("answers.csv")
     (entry,) = Ledger(path).entries()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", entry.at)
@@ -174,16 +181,17 @@ def test_an_entry_says_what_was_spent_on_what(path):
 
 
 def test_what_was_published_is_noted_at_its_own_entry(path):
+    Ledger(path, epsilon=1.0, new=True)
     first, second = (Ledger(path, epsilon=1.0).account("people") for _ in range(2))
     for account in (first, second):
-        account.spend("laplace", epsilon=0.25, delta=None, rho=None, policy="line:4")
+        account.spend("laplace", epsilon=0.25, delta=None, rho=None, policy="line:4", data=[1, 2])
     first.published("first.csv")
     Ledger(path).account("people").published("nothing was paid here.csv")
     assert [entry.published for entry in Ledger(path).entries()] == ["first.csv", None]
 
 
 def test_a_total_cannot_be_raised_and_may_be_repeated(path):
-    pay(Ledger(path, epsilon=1.0, delta=1e-6), 0.5)
+    pay(Ledger(path, epsilon=1.0, delta=1e-6, new=True), 0.5)
     for total in ({"epsilon": 2.0, "delta": 1e-6}, {"epsilon": 1.0}, {"rho": 1.0}, {"epsilon": 1.0, "delta": 1e-5}):
         refused(lambda total=total: Ledger(path, **total), "cannot be raised", "epsilon = 1.0, delta = 1e-06")
     assert Ledger(path, epsilon=1.0, delta=1e-6).total == Ledger(path).total == Total("1.0", "1e-06")
@@ -193,7 +201,7 @@ def test_a_total_cannot_be_raised_and_may_be_repeated(path):
 @pytest.mark.parametrize(
     "total",
     [
-        *({"epsilon": value} for value in (0, -1, math.nan, math.inf, "much", [1])),
+        *({"epsilon": value} for value in (0, -1, math.nan, math.inf, "much", [1], "1_0", " 1", "1", True, 10**400)),
         *({"rho": value} for value in (0.0, -0.5)),
         {"delta": 1e-6},
         {"epsilon": 1, "delta": 0},
@@ -205,7 +213,7 @@ def test_a_total_cannot_be_raised_and_may_be_repeated(path):
 )
 @pytest.mark.usefixtures("_as_users_run_it")
 def test_a_total_that_is_none_is_refused_and_makes_no_file(total, path):
-    refused(lambda: Ledger(path, **total))
+    refused(lambda: Ledger(path, **total, new=True))
     assert not path.exists()
 
 
@@ -224,22 +232,46 @@ def test_a_total_that_is_none_is_refused_and_makes_no_file(total, path):
     ids=str,
 )
 def test_a_loss_that_cannot_be_counted_is_refused(noise, loss, path):
-    ledger = Ledger(path, epsilon=1.0, delta=1e-6)
-    refused(lambda: ledger.spend("people", noise, **loss, policy="line:4"))
+    ledger = Ledger(path, epsilon=1.0, delta=1e-6, new=True)
+    refused(lambda: ledger.spend("people", noise, **loss, policy="line:4", data=[1, 2]))
     assert ledger.entries() == []
 
 
-def test_a_ledger_that_does_not_exist_needs_a_total(path):
-    refused(lambda: Ledger(path), "does not exist", "State the total")
+def test_a_ledger_is_made_on_purpose_only(path):
+    """A ledger that was moved away does not come back with nothing spent because somebody states the total again."""
+    for total in ({}, {"epsilon": 1.0}):
+        refused(lambda total=total: Ledger(path, **total), "does not exist", "bring it back", "--new-ledger")
+    refused(lambda: Ledger(path, new=True), "cannot be made without a total")
     assert not path.exists()
+    pay(Ledger(path, epsilon=1.0, new=True), 1.0)
+    refused(lambda: Ledger(path, epsilon=1.0, new=True), "exists already")
+    refused(lambda: pay(Ledger(path, epsilon=1.0), 0.5), "would exceed")
+    path.rename(path.with_name("moved.db"))
+    refused(lambda: Ledger(path, epsilon=1.0), "does not exist")
+
+
+def test_an_empty_file_is_no_ledger(path):
+    """It may be a ledger that was cut to nothing."""
     path.touch()
-    refused(lambda: Ledger(path), "is empty", "State the total")
-    assert Ledger(path, epsilon=1.0).entries() == []
+    for total in ({}, {"epsilon": 1.0}):
+        refused(lambda total=total: Ledger(path, **total), "is empty", "Restore it from a copy")
+    refused(lambda: Ledger(path, epsilon=1.0, new=True), "exists already")
+    assert path.read_bytes() == b""
 
 
-@pytest.mark.parametrize("name", ["", "two\nlines", "\x1b[2J"])
+def test_a_ledger_that_is_taken_away_or_replaced_while_open_is_refused(path):
+    ledger = Ledger(path, epsilon=1.0, new=True)
+    pay(ledger, 1.0)
+    path.rename(path.with_name("moved.db"))
+    refused(lambda: pay(ledger, 0.5), "does not exist")
+    assert not path.exists()
+    Ledger(path, epsilon=1.0, new=True)
+    refused(lambda: pay(ledger, 0.5), "was replaced while it was open")
+
+
+@pytest.mark.parametrize("name", ["", "two\nlines", "\x1b[2J", "  ", None, 7])
 def test_data_need_a_name(path, name):
-    refused(lambda: Ledger(path, epsilon=1.0).account(name), "needs a name")
+    refused(lambda: Ledger(path, epsilon=1.0, new=True).account(name), "needs a name")
 
 
 RACE = """
@@ -249,10 +281,16 @@ from hdmm_bf.mechanisms.ledger import Ledger
 
 def race(start, paid):
     start.wait()
-    ledger = Ledger(sys.argv[1], epsilon=5.0)
+    try:
+        Ledger(sys.argv[1], epsilon=5.0, new=True)
+        paid.put("made")
+    except InputError as refusal:
+        assert "exists already" in str(refusal) or "cannot be made" in str(refusal), refusal
+    start.wait()
+    account = Ledger(sys.argv[1], epsilon=5.0).account("people")
     for _ in range(3):
         try:
-            ledger.spend("people", "laplace", epsilon=1.0, delta=None, rho=None, policy="line:4")
+            account.spend("laplace", epsilon=1.0, delta=None, rho=None, policy="line:4", data=[1, 2])
             paid.put(1)
         except InputError as refusal:
             assert "would exceed" in str(refusal), refusal
@@ -286,7 +324,7 @@ def test_eight_processes_at_once_cannot_overspend(path):
     """They race to make the ledger, too."""
     racers = child(RACE, path)
     stdout, stderr = racers.communicate(timeout=100)
-    assert stdout.splitlines() == [str([0] * 8), *["1"] * 5], stderr
+    assert stdout.splitlines() == [str([0] * 8), "made", *["1"] * 5], stderr
     assert len(Ledger(path).entries()) == 5
 
 
@@ -298,7 +336,7 @@ from hdmm_bf.mechanisms import release
 die = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 if sys.argv[3] == "before the noise":
     release._noise = die
-account = bf.Ledger(sys.argv[2], epsilon=1.0).account("people")
+account = bf.Ledger(sys.argv[2], epsilon=1.0, new=True).account("people")
 out = bf.release(bf.load(sys.argv[1]), np.arange(4), epsilon=0.75, account=account)
 die()
 """
@@ -313,11 +351,11 @@ def test_a_crash_after_the_entry_counts_as_spent(moment, path, tmp_path):
     assert process.returncode == -signal.SIGKILL, stderr
     (entry,) = Ledger(path).entries()
     assert (entry.epsilon, entry.published) == ("0.75", None)
-    refused(lambda: pay(Ledger(path), 0.5), "1 releases before")
+    refused(lambda: pay(Ledger(path), 0.5, counts=np.arange(4)), "1 releases before", "Left: epsilon = 0.25 of Laplace")
 
 
 def test_a_crash_in_the_middle_of_an_entry_leaves_a_usable_ledger(path):
-    pay(Ledger(path, epsilon=1.0), 0.5)
+    pay(Ledger(path, epsilon=1.0, new=True), 0.5)
     code = (
         "import os, signal, sqlite3, sys\n"
         "base = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
@@ -335,17 +373,7 @@ def test_a_crash_in_the_middle_of_an_entry_leaves_a_usable_ledger(path):
 
 def test_a_release_that_is_refused_by_its_data_costs_nothing(path):
     fit = bf.fit("identity:4", "line:4", noise="laplace", max_steps=1)
-    account = Ledger(path, epsilon=1.0).account("people")
+    account = Ledger(path, epsilon=1.0, new=True).account("people")
     refused(lambda: bf.release(fit, [1, 2, 3, -987654321], epsilon=0.5, account=account))
     refused(lambda: bf.release(fit, [1, 2, 3, 4], epsilon=0.5, delta=1e-6, account=account))
     assert account.ledger.entries() == []
-
-
-def test_fingerprints_tell_histograms_apart():
-    counts = np.arange(6, dtype=np.int64)
-    name = fingerprint(counts)
-    assert re.fullmatch(r"sha256:[0-9a-f]{64}", name)
-    assert name == fingerprint(counts.copy()) == fingerprint(np.repeat(counts, 2)[::2])
-    others = [counts[::-1].copy(), counts + 1, counts[:-1], np.append(counts, 0), np.zeros(0, dtype=np.int64)]
-    assert len({name, *map(fingerprint, others)}) == 6
-    assert bf.fingerprint is fingerprint

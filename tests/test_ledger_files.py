@@ -41,7 +41,7 @@ NUMBERS = [
 @pytest.mark.parametrize("number", NUMBERS, ids=repr)
 @pytest.mark.parametrize("column", ["epsilon", "delta", "rho"])
 def test_a_number_that_no_ledger_wrote_is_refused(column, number, path):
-    ledger = Ledger(path, epsilon=1.0, delta=1e-6)
+    ledger = Ledger(path, epsilon=1.0, delta=1e-6, new=True)
     pay(ledger, 0.5, delta=1e-7, rho=0.03)
     change(path, f"UPDATE spent SET {column} = CAST(? AS BLOB)", number)
     for act in (ledger.entries, lambda: pay(ledger, 0.1), lambda: ledger.entries("people")):
@@ -64,16 +64,28 @@ def test_a_number_that_no_ledger_wrote_is_refused(column, number, path):
         "UPDATE stated SET epsilon = NULL",
         "UPDATE stated SET rho = '1.0'",
         "UPDATE stated SET delta = '1.5'",
-        "UPDATE stated SET schema = 'hdmm_bf ledger 2'",
+        "UPDATE stated SET schema = 'hdmm_bf ledger 3'",
         "DELETE FROM stated",
         "INSERT INTO stated SELECT * FROM stated",
         "DROP TABLE stated",
         "DROP TABLE spent",
         "ALTER TABLE spent DROP COLUMN rho",
+        "UPDATE spent SET fingerprint = 'no hash'",
+        "UPDATE spent SET account = x'00ff'",
+        "UPDATE spent SET remark = x'00ff'",
+        "UPDATE spent SET noise = 'public'",
+        "INSERT INTO spent SELECT 9, at, 'other', data, fingerprint, policy, noise, epsilon, delta, rho, remark, "
+        "published FROM spent",
+        "UPDATE stated SET salt = ''",
+        "UPDATE stated SET salt = x'00'",
+        "CREATE TRIGGER forget AFTER INSERT ON spent BEGIN DELETE FROM spent; END",
+        "CREATE VIEW seen AS SELECT * FROM spent",
+        "CREATE INDEX quick ON spent (data)",
+        "CREATE TABLE more (number TEXT)",
     ],
 )
 def test_a_touched_ledger_is_refused(statement, path):
-    pay(Ledger(path, epsilon=1.0), 0.5)
+    pay(Ledger(path, epsilon=1.0, new=True), 0.5)
     change(path, statement)
     refused(lambda: Ledger(path).entries(), "spent.db")
 
@@ -81,13 +93,13 @@ def test_a_touched_ledger_is_refused(statement, path):
 @pytest.mark.parametrize("content", [b"garbage" * 100, b"x", bytes(5000), b"SQLite format 3\x00" + b"\xff" * 4096])
 def test_a_file_that_is_no_database_is_refused_and_left_alone(content, path):
     path.write_bytes(content)
-    for total in ({}, {"epsilon": 1.0}):
+    for total in ({}, {"epsilon": 1.0}, {"epsilon": 1.0, "new": True}):
         refused(lambda total=total: Ledger(path, **total), "spent.db")
     assert path.read_bytes() == content
 
 
 def test_a_cut_ledger_is_refused(path):
-    pay(Ledger(path, epsilon=1.0), 0.5)
+    pay(Ledger(path, epsilon=1.0, new=True), 0.5)
     whole = path.read_bytes()
     for size in range(16, len(whole), 151):
         path.write_bytes(whole[:size])
@@ -105,7 +117,7 @@ def test_another_database_is_refused_and_left_alone(path):
     "name", ["", "no/such/folder/spent.db", "x" * 300, "a\0b"], ids=["folder", "no", "long", "nul"]
 )
 def test_a_path_that_cannot_be_a_ledger_is_refused(name, tmp_path):
-    refused(lambda: Ledger(tmp_path / name, epsilon=1.0), "ledger(")
+    refused(lambda: Ledger(tmp_path / name, epsilon=1.0, new=True), "ledger(")
     refused(lambda: Ledger(tmp_path / name), "ledger(")
     assert list(tmp_path.iterdir()) == []
 
@@ -113,14 +125,14 @@ def test_a_path_that_cannot_be_a_ledger_is_refused(name, tmp_path):
 def test_memory_is_a_file_like_every_other(tmp_path, monkeypatch):
     """A database in memory would forget what was spent."""
     monkeypatch.chdir(tmp_path)
-    pay(Ledger(":memory:", epsilon=1.0), 1.0)
+    pay(Ledger(":memory:", epsilon=1.0, new=True), 1.0)
     refused(lambda: pay(Ledger(":memory:"), 1.0))
     assert (tmp_path / ":memory:").is_file()
 
 
 def test_a_ledger_stays_where_it_was_opened(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    ledger = Ledger("spent.db", epsilon=1.0)
+    ledger = Ledger("spent.db", epsilon=1.0, new=True)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
     pay(ledger, 1.0)
@@ -145,20 +157,22 @@ def nobody():
 def test_a_folder_or_file_that_cannot_be_written_is_refused():
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "spent.db"
-        pay(Ledger(path, epsilon=1.0), 0.5)
-        path.chmod(0o444)
+        pay(Ledger(path, epsilon=1.0, new=True), 0.5)
         Path(folder).chmod(0o555)
         with nobody():
-            refused(lambda: Ledger(path.with_name("new.db"), epsilon=1.0), "new.db")
-            refused(lambda: pay(Ledger(path), 0.1), "spent.db", "readonly")
+            refused(lambda: Ledger(path.with_name("new.db"), epsilon=1.0, new=True), "new.db", "cannot be written")
+            refused(lambda: pay(Ledger(path), 0.1), "spent.db")
+        path.chmod(0o444)
+        with nobody():
+            refused(lambda: pay(Ledger(path), 0.1), "spent.db", "may be read or written by others")
         Path(folder).chmod(0o755)
         assert [file.name for file in Path(folder).iterdir()] == ["spent.db"]
         assert len(Ledger(path).entries()) == 1
 
 
 def test_a_ledger_that_another_process_holds_is_waited_for_and_then_refused(path, monkeypatch):
-    ledger = Ledger(path, epsilon=1.0)
-    monkeypatch.setattr("hdmm_bf.mechanisms.ledger._PATIENCE", 0.1)
+    ledger = Ledger(path, epsilon=1.0, new=True)
+    monkeypatch.setattr("hdmm_bf.mechanisms.ledger.storage.PATIENCE", 0.1)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         refused(lambda: pay(ledger, 0.5), "locked")

@@ -81,7 +81,7 @@ def test_noise_that_its_privacy_map_does_not_confirm_is_refused_before_data_are_
 def test_the_steps_of_a_release_come_in_the_stated_order(laplace, tmp_path, monkeypatch):
     """Quotes release: the ledger, if there is one, counts the loss as spent; noise is drawn."""
     events = []
-    account = bf.Ledger(tmp_path / "ledger.db", epsilon=1.0).account("data")
+    account = bf.Ledger(tmp_path / "ledger.db", epsilon=1.0, new=True).account("data")
 
     def watched(module, name, label):
         original = getattr(module, name)
@@ -103,7 +103,7 @@ def test_the_steps_of_a_release_come_in_the_stated_order(laplace, tmp_path, monk
 
 def test_noise_that_fails_leaves_the_loss_spent(laplace, tmp_path, monkeypatch):
     """Quotes Ledger: A release counts from before its noise is drawn."""
-    ledger = bf.Ledger(tmp_path / "ledger.db", epsilon=1.0)
+    ledger = bf.Ledger(tmp_path / "ledger.db", epsilon=1.0, new=True)
     no_noise(monkeypatch)
     with pytest.raises(AssertionError, match="noise was drawn"):
         bf.release(laplace, [1, 2, 3, 4], epsilon=0.75, account=ledger.account("data"))
@@ -115,7 +115,7 @@ def test_noise_that_fails_leaves_the_loss_spent(laplace, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("counts", [[2**53] * 4, [2**53 + 2, 0, 0, 0], [-1, 0, 0, 0], [0.5] * 4, [1, 2]])
 def test_data_that_are_refused_cost_nothing_and_draw_nothing(laplace, tmp_path, monkeypatch, counts):
-    ledger = bf.Ledger(tmp_path / "ledger.db", epsilon=1.0)
+    ledger = bf.Ledger(tmp_path / "ledger.db", epsilon=1.0, new=True)
     no_noise(monkeypatch)
     with pytest.raises(InputError, match="release"):
         bf.release(laplace, np.array(counts), epsilon=0.75, account=ledger.account("data"))
@@ -123,7 +123,7 @@ def test_data_that_are_refused_cost_nothing_and_draw_nothing(laplace, tmp_path, 
 
 
 def test_gaussian_releases_are_entered_with_the_rho_that_is_drawn(gaussian, tmp_path):
-    ledger = bf.Ledger(tmp_path / "ledger.db", epsilon=1.0, delta=1e-6)
+    ledger = bf.Ledger(tmp_path / "ledger.db", epsilon=1.0, delta=1e-6, new=True)
     out = bf.release(gaussian, [1, 2, 3, 4], epsilon=0.5, delta=1e-7, account=ledger.account("data"))
     (entry,) = ledger.entries()
     assert (entry.epsilon, entry.delta, entry.noise) == ("0.5", "1e-07", "gaussian")

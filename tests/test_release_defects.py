@@ -121,7 +121,7 @@ def test_a_strategy_that_cannot_be_run_exactly_is_refused_before_anything_is_spe
     S = np.array([[2**48, 2**48 + 1, 0], [2**48, 2**48 - 1, 0], [0, 0, 1]])
     problem = Problem(workload.from_matrix(np.zeros((1, 3))), policy.cycle(3))
     fit = shipped(problem, Strategy("edge", S, 0, "test"))
-    ledger = bf.Ledger(tmp_path / "ledger.db", epsilon=1.0)
+    ledger = bf.Ledger(tmp_path / "ledger.db", epsilon=1.0, new=True)
     with pytest.raises(InputError, match="singular|full column rank"):
         bf.release(fit, [1, 2, 3], epsilon=1.0, account=ledger.account("data"))
     assert ledger.entries() == []

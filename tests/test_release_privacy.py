@@ -277,7 +277,7 @@ def test_edge_strategies_without_full_column_rank_are_refused_before_anything_is
     """Without full rank P S^+ S e_e is not p_e, so the noise would not cover the step."""
     S = np.array([[1, 1, 1, 0], [0, 0, 0, 1], [1, 1, 1, 1], [2, 2, 2, 0]]) << 16
     problem = Problem(workload.from_matrix(np.zeros((1, 4))), policy.cycle(4))
-    ledger = bf.Ledger(tmp_path / "ledger.db", epsilon=1.0)
+    ledger = bf.Ledger(tmp_path / "ledger.db", epsilon=1.0, new=True)
     with pytest.raises(bf.InputError, match="edge strategy without full column rank"):
         bf.release(shipped(problem, Strategy("edge", S, 16, "test")), [1] * 4, epsilon=1.0, account=ledger.account("d"))
     assert ledger.entries() == []

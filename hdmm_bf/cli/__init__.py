@@ -16,7 +16,8 @@ from hdmm_bf.cli.doctor import doctor
 from hdmm_bf.cli.explain import explain
 from hdmm_bf.cli.fit import bound, compare, fit
 from hdmm_bf.cli.init import init
-from hdmm_bf.cli.release import ledger, release
+from hdmm_bf.cli.ledger import ledger
+from hdmm_bf.cli.release import release
 from hdmm_bf.cli.report import report
 from hdmm_bf.cli.reproduce import reproduce
 from hdmm_bf.cli.share import export, verify

@@ -1,4 +1,4 @@
-"""`hdmm-bf release` and `hdmm-bf ledger`: private answers, and what they have cost."""
+"""`hdmm-bf release`: private answers, checked in every way that needs no data before data are read or privacy spent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from hdmm_bf.cli.show import as_json, count, emit, facts, number
+from hdmm_bf.cli.booking import Booking, booking_options
+from hdmm_bf.cli.show import as_json, count, emit, facts, number, option_number
 
 
 @click.command(
@@ -18,19 +19,20 @@ from hdmm_bf.cli.show import as_json, count, emit, facts, number
     epilog="Example: hdmm-bf release ranges.bf --data counts.csv --epsilon 1 --delta 1e-6 --out answers.csv",
 )
 @click.argument("bundle")
-@click.option("--data", "-d", metavar="FILE", help="Counts: .npy, or .csv with one number a cell or cell,count lines.")
-@click.option("--epsilon", type=float, metavar="E", help="Privacy loss.")
-@click.option("--delta", type=float, metavar="D", help="For Gaussian noise: probability that it is exceeded.")
-@click.option("--rho", type=float, metavar="R", help="For Gaussian noise: zCDP instead of epsilon and delta.")
+@click.option("--data", "-d", metavar="FILE", help="Counts: .npy; .csv of a number a cell or cell,count.")
+@click.option("--epsilon", type=option_number, metavar="E", help="Privacy loss.")
+@click.option("--delta", type=option_number, metavar="D", help="For Gaussian noise: chance that it is exceeded.")
+@click.option("--rho", type=option_number, metavar="R", help="For Gaussian noise: zCDP instead of both.")
 @click.option("--out", "-o", metavar="FILE", help="Answers: .csv, .parquet or .json.")
-@click.option("--queries", metavar="W", help="Answer this workload, on the same domain, instead of the fitted one.")
+@click.option("--queries", metavar="W", help="Answer this workload instead, on the same domain.")
 @click.option("--estimate", metavar="FILE", help="Also write the estimated histogram.")
-@click.option("--level", default=0.95, show_default=True, help="Coverage of the intervals.")
-@click.option("--postprocess", metavar="STEPS", help="Of nonnegative, isotonic, integers; with commas between.")
-@click.option("--ledger", metavar="FILE", help="Count the loss in this ledger; refuse past its total.")
-@click.option("--total", metavar="E[,D]", help="Total of a new ledger: epsilon[,delta], or rho=R.")
-@click.option("--data-id", metavar="NAME", help="Name of the data in the ledger; else a fingerprint of the counts.")
-@click.option("--dry-run", is_flag=True, help="Settle the noise, say what to expect, and stop before reading data.")
+@click.option("--overwrite", is_flag=True, help="Replace files that exist.")
+@click.option(
+    "--level", type=option_number, metavar="P", default=0.95, show_default=True, help="Coverage of the intervals."
+)
+@click.option("--postprocess", metavar="STEPS", help="Of nonnegative,isotonic,integers.")
+@booking_options
+@click.option("--dry-run", is_flag=True, help="Say what to expect; read and spend nothing.")
 @as_json
 def release(
     bundle: str,
@@ -41,11 +43,10 @@ def release(
     out: str | None,
     queries: str | None,
     estimate: str | None,
+    overwrite: bool,
     level: float,
     postprocess: str | None,
-    ledger: str | None,
-    total: str | None,
-    data_id: str | None,
+    booking: Booking | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -54,40 +55,51 @@ def release(
     The noise is settled and its privacy confirmed before the data are read.
     """
     from hdmm_bf import fitting
+    from hdmm_bf.mechanisms.intervals import check_level
     from hdmm_bf.mechanisms.plan import plan
+    from hdmm_bf.mechanisms.rehearsal import rehearse
 
     if not dry_run and (data is None or out is None):
         raise click.UsageError("release needs --data FILE and --out FILE, or --dry-run.")
+    if booking is not None:
+        booking.check_name()
     made = fitting.load(bundle)
     settled = plan(made, epsilon=epsilon, delta=delta, rho=rho)
     steps = [step.strip() for step in postprocess.split(",")] if postprocess else []
-    _check(made, level, steps, [out, estimate], [data, ledger])
-    stated = _total(ledger, total, data_id)
+    asked = None if queries is None else fitting.as_workload(queries)
+    _check_files([out, estimate], [data, booking and booking.path], overwrite=overwrite)
+    check_level(level)
+    rehearse(settled, made, queries=asked, steps=steps, estimate=estimate is not None)
     record = {"bundle": bundle, **made.summary(), **settled.summary()}
     if dry_run:
         _tell(record, settled, as_json, "Nothing was read or spent.")
         return
     assert data is not None
     assert out is not None
-    asked = None if queries is None else fitting.as_workload(queries)
-    files = _released(made, settled, data, (out, estimate), asked, level, steps, (ledger, stated, data_id))
-    written = "Wrote " + ", ".join(files)
-    _tell({**record, "files": files, "level": level, "ledger": ledger}, settled, as_json, written)
+    if booking is not None:
+        booking.check()
+    files = _released(made, settled, data, (out, estimate), asked, level, steps, booking)
+    written = [f"Wrote {', '.join(files)}", *(booking.news() if booking is not None else [])]
+    left = {} if booking is None else booking.left()
+    record |= {"files": files, "level": level, "ledger": booking and booking.path, **left}
+    _tell(record, settled, as_json, "\n".join(written))
 
 
-def _check(made: Any, level: float, steps: list[str], targets: list[str | None], others: list[str | None]) -> None:
-    """Check everything that can be checked before data are read."""
+def _check_files(targets: list[str | None], others: list[str | None], *, overwrite: bool) -> None:
+    """Refuse files that could not be written, or that would be lost."""
+    from hdmm_bf._checks import fail
     from hdmm_bf.exporting import SUFFIXES, check_target
-    from hdmm_bf.mechanisms.intervals import check_level
-    from hdmm_bf.mechanisms.postprocessing import check_steps
 
-    check_level(level)
-    check_steps(made.problem, steps)
-    for target in filter(None, targets):
+    outputs = [target for target in targets if target is not None]
+    for target in outputs:
         check_target(target, SUFFIXES)
     places = [os.path.realpath(name) for name in (*targets, *others) if name is not None]
     if len(set(places)) < len(places):
         raise click.UsageError("--data, --out, --estimate and --ledger must be different files.")
+    for target in outputs:
+        if os.path.lexists(target) and not overwrite:
+            advice = "It may be a release that was paid for: choose another name, or add --overwrite."
+            raise fail("release", repr(target), "exists", advice)
 
 
 def _released(
@@ -98,7 +110,7 @@ def _released(
     asked: Any,
     level: float,
     steps: list[str],
-    booking: tuple[str | None, dict[str, float], str | None],
+    booking: Booking | None,
 ) -> list[str]:
     """Read, spend, draw, write."""
     from hdmm_bf.exporting import write_answers, write_estimate
@@ -108,7 +120,7 @@ def _released(
 
     out, estimate = targets
     x = checked_counts(made.problem, read_counts(data, made.problem.policy.domain))
-    account = _account(booking, x)
+    account = None if booking is None else booking.account()
     with _drawing(made.num_rows) as show:
         released = publish(settled, made, x, account=account, callback=show)
     processed = released.postprocess(*steps) if steps else None
@@ -118,27 +130,6 @@ def _released(
     if account is not None:
         account.published(", ".join(files))
     return files
-
-
-def _account(booking: tuple[str | None, dict[str, float], str | None], x: Any) -> Any:
-    from hdmm_bf.mechanisms.ledger import Ledger, fingerprint
-
-    path, total, name = booking
-    return None if path is None else Ledger(path, **total).account(name if name is not None else fingerprint(x))
-
-
-def _total(ledger: str | None, text: str | None, name: str | None) -> dict[str, float]:
-    """Read `1`, `1,1e-6` or `rho=0.5`, the total of a ledger."""
-    if ledger is None and (text is not None or name is not None):
-        raise click.UsageError("--total and --data-id need --ledger FILE.")
-    if text is None:
-        return {}
-    names = ["rho"] if text.startswith("rho=") else ["epsilon", "delta"]
-    try:
-        values = [float(part) for part in text.removeprefix("rho=").split(",")]
-        return dict(zip(names, values, strict=len(names) == 1 or len(values) > 1))
-    except ValueError:
-        raise click.UsageError(f"--total {text!r} is no total; write 1 or 1,1e-6 or rho=0.5.") from None
 
 
 def _tell(record: dict[str, Any], settled: Any, as_json: bool, last: str) -> None:
@@ -168,25 +159,3 @@ def _drawing(size: int) -> Iterator[Callable[[int], None] | None]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("drawing noise", total=size)
         yield lambda done: bar.update(task, completed=done)
-
-
-@click.command(short_help="List what was spent on which data.", epilog="Example: hdmm-bf ledger spent.db")
-@click.argument("file")
-@as_json
-def ledger(file: str, as_json: bool) -> None:
-    """List what was spent on which data, and the total the ledger in FILE holds to."""
-    from dataclasses import asdict
-
-    from hdmm_bf.mechanisms.ledger import Ledger
-
-    book = Ledger(file)
-    entries = book.entries()
-    if as_json:
-        emit({"total": asdict(book.total), "entries": [asdict(entry) for entry in entries]})
-        return
-    click.echo(f"{file}: {book.total} for each set of data, {count(len(entries), 'release')}")
-    for entry in entries:
-        cost = f"epsilon {entry.epsilon}" if entry.epsilon is not None else f"rho {entry.rho}"
-        cost += f", delta {entry.delta}" if entry.delta is not None else ""
-        data = entry.data if len(entry.data) <= 23 else f"{entry.data[:23]}..."
-        click.echo(f"  {entry.at}  {data}  {entry.policy}  {cost}  {entry.published or 'not known to be published'}")

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,20 @@ import click
 from hdmm_bf._display import percent
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+
+
+def option_number(text: str | float) -> float:
+    """Read the number of an option: no `1_0`, no spaces, no digits of other scripts, which Python would read."""
+    value = plain_number(text) if isinstance(text, str) else text
+    if value is None:
+        raise click.BadParameter(f"{text!r} is not a valid float.")
+    return value
+
+
+def plain_number(text: str) -> float | None:
+    """Read a number written in plain digits, or nan or inf; None for anything else."""
+    digits = r"([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?"
+    return float(text) if re.fullmatch(rf"[+-]?({digits}|nan|inf)", text, re.ASCII | re.IGNORECASE) else None
 
 
 def facts(rows: list[tuple[str, str]]) -> str:

@@ -25,6 +25,7 @@ from hdmm_bf.certificate_exact import GRID_BITS, block_sensitivity, row_weight
 from hdmm_bf.mechanisms import intervals
 from hdmm_bf.mechanisms import noise as samplers
 from hdmm_bf.mechanisms.block_recovery import BlockRecovery
+from hdmm_bf.mechanisms.coverage import check_covered
 from hdmm_bf.mechanisms.ledger import Account
 from hdmm_bf.mechanisms.plan import Certified, Plan
 from hdmm_bf.mechanisms.release import checked_counts
@@ -85,6 +86,7 @@ class BlockRelease(Released):
 
     def answer(self, workload: Workload) -> tuple[RealVector, RealVector]:
         """Return answers and standard deviations of another workload on the same domain, at no further cost."""
+        check_covered(self.recovery, workload)
         return self.recovery.answers(workload, self.measured), self._stddev(workload, None)
 
     def _stddev(self, workload: Workload, chosen: np.ndarray | None) -> RealVector:
@@ -133,9 +135,8 @@ def release_blocks(
     scales = [row_scales(block, settled) for block in fit.strategy.blocks]
     room = [math.ceil(64 * float(np.max(scale, initial=0.0))) for scale in scales]
     exact = fit.recovery.measure(data, room=room)
-    if account is not None and settled.sampler is not None:  # what is public costs nothing
-        spent = {"epsilon": settled.epsilon, "delta": settled.delta, "rho": settled.rho}
-        account.spend(settled.noise, **spent, policy=fit.problem.policy.spec)
+    if account is not None:
+        account.book(settled, policy=fit.problem.policy.spec, data=data)
     measured, done = [], 0
     for block, scale, answers in zip(fit.strategy.blocks, scales, exact, strict=True):
         noise = _draw(settled.noise, scale, None if callback is None else _counting(callback, done))

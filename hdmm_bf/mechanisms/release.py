@@ -142,9 +142,8 @@ def carry_out(
         grounded = x.copy()
         grounded[problem.grounding.given_up] -= totals  # what public totals add to the answers is taken off
         measured = exact_product(strategy.integers, grounded, room=room)
-    if account is not None and settled.sampler is not None:  # what is public costs nothing
-        spent = {"epsilon": settled.epsilon, "delta": settled.delta, "rho": settled.rho}
-        account.spend(settled.noise, **spent, policy=problem.policy.spec)
+    if account is not None:
+        account.book(settled, policy=problem.policy.spec, data=x)
     noise = _noise(settled, strategy.num_rows, callback)
     if sums is not None:
         estimate = sums.private_sum(measured, noise)

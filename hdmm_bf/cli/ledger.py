@@ -1,0 +1,58 @@
+"""`hdmm-bf ledger`: what releases have cost, and what is left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from hdmm_bf.cli.show import as_json, count, emit, number
+
+
+@click.command(short_help="List what was spent on which data.", epilog="Example: hdmm-bf ledger spent.db")
+@click.argument("file")
+@as_json
+def ledger(file: str, as_json: bool) -> None:
+    """List what was spent on which data, what is left, and the total that the ledger in FILE holds to."""
+    from dataclasses import asdict
+
+    from hdmm_bf.mechanisms.ledger import Ledger
+
+    book = Ledger(file)
+    balances, entries = book.balances(), book.entries()
+    if as_json:
+        accounts = [asdict(balance) for balance in balances]
+        emit({"total": asdict(book.total), "accounts": accounts, "entries": [asdict(entry) for entry in entries]})
+        return
+    click.echo(f"{_plain(file)}: {book.total} for each set of data, {count(len(entries), 'release')}")
+    for balance in balances:
+        for line in _account(balance, book.total):
+            click.echo(_plain(line))
+        for entry in entries:
+            if entry.data in balance.names:
+                click.echo(_plain(f"    {_line(entry)}"))
+
+
+def _account(balance: Any, total: Any) -> list[str]:
+    also = f" (also {', '.join(balance.names[1:])})" if len(balance.names) > 1 else ""
+    plain = "no plain sum" if balance.epsilon is None else f"epsilon {number(balance.epsilon)}"
+    plain += f", delta {number(balance.delta)}" if balance.delta else ""
+    zcdp = f"in zCDP rho {number(balance.rho)}"
+    if balance.epsilon_by_rho is not None:
+        zcdp += f", which is epsilon {number(balance.epsilon_by_rho)} at delta {total.delta}"
+    head = f"  {balance.account}{also}: {count(balance.num_releases, 'release')}"
+    return [head, f"    spent  {plain}; {zcdp}", f"    left   {balance.left}"]
+
+
+def _line(entry: Any) -> str:
+    cost = f"epsilon {entry.epsilon}" if entry.epsilon is not None else f"rho {entry.rho}"
+    cost += f", delta {entry.delta}" if entry.delta is not None else ""
+    cost = "public, no cost" if entry.noise == "public" else cost
+    where = entry.published or "not known to be published"
+    parts = [entry.at, entry.data, entry.policy, cost, where, *([entry.remark] if entry.remark else [])]
+    return "  ".join(parts)
+
+
+def _plain(text: str) -> str:
+    """Escape what a terminal would obey: names of policies come from bundles that others made."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
