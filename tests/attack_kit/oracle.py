@@ -97,7 +97,8 @@ def array(content):
 
 def exact(held):
     """Return an array of Python integers; numbers that are not whole are refused."""
-    assert held.dtype.kind in "iu" and held.ndim == 2
+    assert held.dtype.kind in "iu"
+    assert held.ndim == 2
     out = np.empty(held.shape, dtype=object)
     for place in np.ndindex(held.shape):
         out[place] = int(held[place])
@@ -106,7 +107,8 @@ def exact(held):
 
 def pairs(held):
     """Return edges as pairs of Python integers."""
-    return [(int(u), int(v)) for u, v in held]
+    ends = [(int(u), int(v)) for u, v in held]
+    return [(v, u) if u == BOTTOM else (u, v) for u, v in ends]
 
 
 # What is measured
@@ -159,7 +161,9 @@ def cell_number(cell, sizes):
 def shifts(bundle):
     """Yield every edge and what moving one record along it adds to the measured rows."""
     for e, (u, v) in enumerate(bundle.edges):
-        assert -1 <= v < bundle.num_cells and 0 <= u < bundle.num_cells and u != v
+        assert u != v
+        assert 0 <= u < bundle.num_cells
+        assert -1 <= v < bundle.num_cells
         if bundle.kind == "edge":
             yield (u, v), list(bundle.rows[:, e])
         else:
@@ -232,4 +236,4 @@ def folded(name):
     text = "".join(LOOKALIKES.get(c, c) for c in text)
     blank = {"\u2800", "\u3164", "\u115f", "\u1160", "\u00ad", "\u034f"}
     kept = [c for c in text if not c.isspace() and c not in blank and unicodedata.category(c) not in ("Cf", "Mn", "Cc")]
-    return "".join(kept).lower()
+    return "".join(kept).lower().strip("\"'`.,;!?()[]<>{}|/*_~-+=")

@@ -159,13 +159,13 @@ def spying_block(draft, rng, others):
 
 
 def padded_domain(draft, rng, others):
-    """Many attributes with one value, each with a factor as large as allowed; the last one is zero in one block."""
-    count, size = int(rng.integers(1, 13)), pick(rng, [1, 2**51, 2**40])
+    """Many attributes with one value and a block of factors as large as allowed that is zero on the last of them."""
+    count, size = int(rng.integers(1, 22)), pick(rng, [1, 2**51, 2**51, 2**40])
     domain = draft.manifest["domain"]
     first = len(domain["sizes"])
-    for held in ("sizes", "names", "labels"):
-        domain[held] += {"sizes": [1], "names": [None], "labels": [None]}[held] * count
-    domain["names"] = [name or f"more{i}" for i, name in enumerate(domain["names"])]
+    domain["sizes"] += [1] * count
+    domain["labels"] += [None] * count
+    domain["names"] += [f"more{i}" for i in range(count)]
     for b in range(int(draft.strategy["blocks"])):
         draft.strategy[f"b{b}_bits"] = np.append(draft.strategy[f"b{b}_bits"], [0] * count).astype(np.int64)
         held = draft.strategy[f"b{b}_precisions"]
@@ -174,17 +174,27 @@ def padded_domain(draft, rng, others):
             draft.strategy[f"b{b}_f{i}"] = np.ones((1, 1), dtype=np.int64)
     for i in range(first, first + count):
         draft.policy[f"edges{i}"] = np.empty((0, 2), dtype=np.int64)
-    _own_workload(draft)
-    huge = [np.full((1, n), size, dtype=np.int64) for n in domain["sizes"]]
-    huge[-1][:] = 0
-    add_block(draft, huge, 1e60, [])
+    own_workload(draft, pick(rng, ["identity", "prefix"]))
+    huge = [alternating(n, size) if rng.random() < 0.7 else np.full((1, n), size) for n in domain["sizes"]]
+    huge[-1] = np.zeros((int(rng.integers(1, 3)), 1), dtype=np.int64)
+    add_block(draft, huge, pick(rng, [1e60, 1.0]), [])
+    if rng.random() < 0.5:
+        table = [np.eye(n, dtype=np.int64) for n in domain["sizes"]]
+        add_block(draft, table, pick(rng, [1.0, 1e12]), [])
     return f"{count} {size}"
 
 
-def _own_workload(draft):
-    """Ask for every cell, by a workload that is written out, and call the policy a custom one."""
+def alternating(n, size):
+    """A row that every edge between neighbouring values sees."""
+    row = np.full((1, n), size, dtype=np.int64)
+    row[0, 1::2] *= -1
+    return row
+
+
+def own_workload(draft, factor="identity"):
+    """Ask for one product of queries, by a workload that is written out, and call the policy a custom one."""
     sizes = draft.manifest["domain"]["sizes"]
-    held = {"weights": np.ones(1)} | {f"t0_f{i}": np.array("identity") for i in range(len(sizes))}
+    held = {"weights": np.ones(1)} | {f"t0_f{i}": np.array(factor) for i in range(len(sizes))}
     draft.archives["workload.npz"] = held
     draft.manifest["workload"] = {"spec": "my queries", "file": True}
     custom_name(draft)
@@ -268,11 +278,9 @@ def custom_name(draft):
         meaning = f"on which side of any of the graph's {len(draft.policy['edges'])} edges one record is"
     else:
         names = draft.manifest["domain"]["names"]
-        hidden = [
-            f"in attribute {names[i]}, on which side of any of the graph's {len(draft.policy[f'edges{i}'])} edges one record is"
-            for i in range(len(names))
-            if len(draft.policy[f"edges{i}"])
-        ]
+        counts = [(name, len(draft.policy[f"edges{i}"])) for i, name in enumerate(names)]
+        told = "on which side of any of the graph's {} edges one record is"
+        hidden = [f"in attribute {name}, {told.format(count)}" for name, count in counts if count]
         meaning = "; or ".join(hidden) or "nothing: no attribute has a protected pair"
     draft.manifest["policy"] = {"spec": "my graph", "meaning": meaning}
 
@@ -304,7 +312,7 @@ def shuffled_edges(draft, rng, others):
 
 
 def two_bottoms(draft, rng, others):
-    """ "No record" as a neighbour in several attributes."""
+    """Make "no record" a neighbour in several attributes."""
     for name in draft.policy:
         draft.policy[name] = np.array([[0, -1], [1, -1]])[: int(rng.integers(1, 3))]
     custom_name(draft)
