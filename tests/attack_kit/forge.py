@@ -167,11 +167,12 @@ def forge(seed, pool, folder):
     for _ in range(int(rng.choice([1, 1, 2, 3]))):
         trick = kinds[int(rng.integers(len(kinds)))]
         try:
-            said = trick(draft, rng, others)
+            with np.errstate(all="ignore"):
+                said = trick(draft, rng, others)
         except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError, ZeroDivisionError):
             continue  # an earlier trick has left nothing for this one
         draft.done.append(f"{trick.__name__}{'' if said is None else f' {said}'}")
-    if rng.random() < 0.6:
+    if rng.random() < 0.7:
         draft = with_claims(draft, Path(folder) / f"claims-{seed}")
         draft.done.append("claims derived")
     return Forged(seed, origin, draft.done, write(draft, Path(folder) / f"forged-{seed}.bf"))

@@ -28,6 +28,14 @@ def some_integers(draft, rng):
 # The strategy
 
 
+def block_sizes(draft):
+    """Return the sizes of the attributes of a bundle of blocks, unless an earlier trick has made them too large."""
+    sizes = draft.manifest["domain"]["sizes"]
+    if not draft.has_blocks or max(sizes) > 100:
+        raise ValueError(sizes)
+    return sizes
+
+
 def scaled_integers(draft, rng, others):
     """The strategy is measured on another scale than it claims."""
     name, factor = some_integers(draft, rng), pick(rng, [1000, -1, 2, 7, 1 << 20])
@@ -118,7 +126,7 @@ def add_block(draft, factors, precision, terms):
 
 def inert_block(draft, rng, others):
     """A block that answers nothing, of huge factors and a zero one: infinity times zero in floating point."""
-    sizes = draft.manifest["domain"]["sizes"]
+    sizes = block_sizes(draft)
     size, precision = pick(rng, [2**51, 2**52 - 1, 2**40, 1]), pick(rng, [1e60, 1e30, 1.0, np.inf])
     factors = [np.full((1, n), size, dtype=np.int64) for n in sizes]
     if rng.random() < 0.7:
@@ -129,7 +137,7 @@ def inert_block(draft, rng, others):
 
 def spying_block(draft, rng, others):
     """A block that answers no query, so that its rows cost no error, and measures every cell."""
-    factors = [np.eye(n, dtype=np.int64) * pick(rng, [1, 1000, 2**20]) for n in draft.manifest["domain"]["sizes"]]
+    factors = [np.eye(n, dtype=np.int64) * pick(rng, [1, 1000, 2**20]) for n in block_sizes(draft)]
     precision = pick(rng, [*PRECISIONS, 1e60])
     add_block(draft, factors, precision, [])
     return precision
@@ -137,9 +145,8 @@ def spying_block(draft, rng, others):
 
 def padded_domain(draft, rng, others):
     """Many attributes with one value and a block of factors as large as allowed that is zero on the last of them."""
-    count, size = int(rng.integers(1, 22)), pick(rng, [1, 2**51, 2**51, 2**40])
-    domain = draft.manifest["domain"]
-    first = len(domain["sizes"])
+    count, size = int(rng.integers(7, 22)), pick(rng, [2**40, 2**51, 2**51, 2**52 - 1])
+    domain, first = draft.manifest["domain"], len(block_sizes(draft))
     domain["sizes"] += [1] * count
     domain["labels"] += [None] * count
     domain["names"] += [f"more{i}" for i in range(count)]
@@ -151,7 +158,7 @@ def padded_domain(draft, rng, others):
             draft.strategy[f"b{b}_f{i}"] = np.ones((1, 1), dtype=np.int64)
     for i in range(first, first + count):
         draft.policy[f"edges{i}"] = np.empty((0, 2), dtype=np.int64)
-    own_workload(draft, pick(rng, ["identity", "prefix"]))
+    own_workload(draft, pick(rng, ["identity", "prefix", "prefix", "prefix"]))
     huge = [alternating(n, size) if rng.random() < 0.7 else np.full((1, n), size) for n in domain["sizes"]]
     huge[-1] = np.zeros((int(rng.integers(1, 3)), 1), dtype=np.int64)
     add_block(draft, huge, pick(rng, [1e60, 1.0]), [])
