@@ -158,7 +158,7 @@ def padded_domain(draft, rng, others):
             draft.strategy[f"b{b}_f{i}"] = np.ones((1, 1), dtype=np.int64)
     for i in range(first, first + count):
         draft.policy[f"edges{i}"] = np.empty((0, 2), dtype=np.int64)
-    own_workload(draft, pick(rng, ["identity", "prefix", "prefix", "prefix"]))
+    own_workload(draft, *pick(rng, [["identity"], ["prefix"], ["prefix", "identity"], ["prefix", "identity"]]))
     huge = [alternating(n, size) if rng.random() < 0.7 else np.full((1, n), size) for n in domain["sizes"]]
     huge[-1] = np.zeros((int(rng.integers(1, 3)), 1), dtype=np.int64)
     add_block(draft, huge, pick(rng, [1e60, 1.0]), [])
@@ -206,10 +206,11 @@ def square_edge_strategy(draft, rng, others):
 # What goes with other blocks
 
 
-def own_workload(draft, factor="identity"):
-    """Ask for one product of queries, by a workload that is written out, and call the policy a custom one."""
+def own_workload(draft, *factors):
+    """Ask for products of queries, by a workload that is written out, and call the policy a custom one."""
     sizes = draft.manifest["domain"]["sizes"]
-    held = {"weights": np.ones(1)} | {f"t0_f{i}": np.array(factor) for i in range(len(sizes))}
+    held = {"weights": np.ones(len(factors))}
+    held |= {f"t{k}_f{i}": np.array(factor) for k, factor in enumerate(factors) for i in range(len(sizes))}
     draft.archives["workload.npz"] = held
     draft.manifest["workload"] = {"spec": "my queries", "file": True}
     custom_name(draft)

@@ -61,7 +61,7 @@ class Bundle:
 def read(folder):
     """Return what a bundle says."""
     folder = Path(folder)
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = json.loads((folder / "manifest.json").read_bytes())
     sizes = [int(size) for size in manifest["domain"]["sizes"]]
     policy = archive(folder / "policy.npz")
     if (folder / "blocks.npz").exists() and "blocks.npz" in manifest["files"]:
