@@ -150,12 +150,9 @@ def padded_domain(draft, rng, others):
     domain["sizes"] += [1] * count
     domain["labels"] += [None] * count
     domain["names"] += [f"more{i}" for i in range(count)]
-    for b in range(int(draft.strategy["blocks"])):
-        draft.strategy[f"b{b}_bits"] = np.append(draft.strategy[f"b{b}_bits"], [0] * count).astype(np.int64)
-        held = draft.strategy[f"b{b}_precisions"]
-        draft.strategy[f"b{b}_precisions"] = held.reshape(held.shape + (1,) * count)
-        for i in range(first, first + count):
-            draft.strategy[f"b{b}_f{i}"] = np.ones((1, 1), dtype=np.int64)
+    draft.archives["blocks.npz"] = {"family": draft.strategy["family"], "blocks": np.array(0)}  # and no proof
+    table = [np.eye(n, dtype=np.int64) for n in domain["sizes"]]
+    add_block(draft, table, 1.0, None)
     for i in range(first, first + count):
         draft.policy[f"edges{i}"] = np.empty((0, 2), dtype=np.int64)
     own_workload(draft, *pick(rng, [["identity"], ["prefix"], ["prefix", "identity"], ["prefix", "identity"]]))
@@ -163,7 +160,6 @@ def padded_domain(draft, rng, others):
     huge[-1] = np.zeros((int(rng.integers(1, 3)), 1), dtype=np.int64)
     add_block(draft, huge, pick(rng, [1e60, 1.0]), [])
     if rng.random() < 0.5:
-        table = [np.eye(n, dtype=np.int64) for n in domain["sizes"]]
         add_block(draft, table, pick(rng, [1.0, 1e12]), [])
     return f"{count} {size}"
 
