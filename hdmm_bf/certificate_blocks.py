@@ -24,6 +24,9 @@ from hdmm_bf.structure import ProductProblem
 _LIGHTEST, _MOST_BITS = 1e-60, 62
 """Precisions, and binary places of a block, outside which no search goes; sums in digits stay short."""
 
+_LARGEST_ROW = 2**900
+"""Size of the entries of a row: times any number of records they are floats."""
+
 _NOTHING = 1e-13
 
 
@@ -61,6 +64,8 @@ def _check_block(product: ProductProblem, block: Block) -> None:
         shape[1] == size for shape, size in zip(shapes, product.sizes, strict=True)
     )
     small = all(within_limit(factor) for factor in block.integers)
+    if small:
+        small = math.prod(max(1, int(np.abs(factor).max())) for factor in block.integers) < _LARGEST_ROW
     noisy = block.precisions[(block.precisions != 0) & ~np.isposinf(block.precisions)]
     known = bool(np.all((noisy >= _LIGHTEST) & (noisy <= 1 / _LIGHTEST))) and sum(block.bits) <= _MOST_BITS
     if not (fine and small and known) or np.broadcast_shapes(block.precisions.shape, block.shape) != block.shape:

@@ -10,7 +10,7 @@ import pytest
 
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
-from hdmm_bf.certificate import Certificate, exact_sensitivity
+from hdmm_bf.certificate import Certificate, certify, exact_sensitivity
 from hdmm_bf.certificate_blocks import certify_blocks
 from hdmm_bf.certificate_exact import GRID_BITS, INTEGER_LIMIT, block_sensitivity, dense_sensitivity, row_weight
 from hdmm_bf.mechanisms.block_release import row_scales
@@ -258,3 +258,46 @@ def test_a_sensitivity_that_no_noise_covers_is_refused_in_a_sentence():
     assert block_sensitivity(product.edges, strategy.blocks, "gaussian").bit_length() > 400
     with pytest.raises(InputError):
         certify_blocks(product, noise="gaussian", strategy=strategy, proof=None)
+
+
+@pytest.mark.parametrize("count", [1407, 1408, 2**40, 2**53])
+def test_whether_a_release_is_refused_does_not_depend_on_a_count(count):
+    """An entry of 2^51 put the border of 64 bits between 1407 and 1408 records of a cell, before anything was paid."""
+    fit = bf.fit("identity:5", "bounded:5", noise="laplace", max_steps=1)
+    integers = np.vstack([fit.strategy.integers, 2**51 * np.eye(5, dtype=np.int64)[:1]])
+    strategy = Strategy("vertex", integers, fit.strategy.bits, "forged")
+    certificate = certify(
+        fit.problem, noise="laplace", kind="vertex", integers=integers, bits=strategy.bits, weights=fit.weights
+    )
+    loud = dataclasses.replace(fit, strategy=strategy, certificate=certificate)
+    out = bf.release(loud, np.array([count, 0, 0, 0, 0]), epsilon=0.1)
+    assert np.all(np.isfinite(out.answers))
+
+
+def test_blocks_beyond_64_bits_are_measured_exactly():
+    from hdmm_bf.mechanisms.block_recovery import BlockRecovery
+    from hdmm_bf.mechanisms.tables import Histogram
+
+    product = as_product(bf.Problem(bf.workload.parse("identity:2x2"), bf.policy.parse("unbounded:2x2")))
+    factors = (np.array([[2**40, 3], [5, -(2**45)]]), np.array([[2**30, 1], [-1, 2**31]]))
+    strategy = BlockStrategy((from_integers(factors, (0, 0), np.ones((1, 1))),), "large")
+    table = np.array([[2**50, 7], [11, 2**52]])
+    (measured,) = BlockRecovery(product, strategy).measure(Histogram(table), room=[0])
+    for i, j in np.ndindex(2, 2):
+        exact = sum(int(factors[0][i, a]) * int(factors[1][j, b]) * int(table[a, b]) for a, b in np.ndindex(2, 2))
+        assert measured[i, j] == exact
+
+
+def test_records_on_attributes_of_other_names_or_labels_are_refused():
+    """Two attributes of one size: the policy may protect one of them alone."""
+    named = bf.Domain((2, 2), ("age", "sex"))
+    fit = bf.fit(
+        bf.workload.parse("identity:2x2", domain=named),
+        bf.policy.parse("sensitive:2x2:0", domain=named),
+        family="marginals",
+    )
+    values = np.array([[0, 1], [1, 1]])
+    with pytest.raises(InputError, match="the policy is on age, sex"):
+        bf.release(fit, bf.Records(values, bf.Domain((2, 2), ("sex", "age"))), rho=1.0)
+    assert bf.release(fit, bf.Records(values, named), rho=1.0).answers.shape == (4,)
+    assert bf.release(fit, bf.Records(values, bf.Domain((2, 2))), rho=1.0).answers.shape == (4,)

@@ -113,7 +113,7 @@ def test_noise_that_fails_leaves_the_loss_spent(laplace, tmp_path, monkeypatch):
     assert len(ledger.entries()) == 1
 
 
-@pytest.mark.parametrize("counts", [[2**53] * 4, [2**53 + 2, 0, 0, 0], [-1, 0, 0, 0], [0.5] * 4, [1, 2]])
+@pytest.mark.parametrize("counts", [[2**53 + 2, 0, 0, 0], [-1, 0, 0, 0], [0.5] * 4, [1, 2]])
 def test_data_that_are_refused_cost_nothing_and_draw_nothing(laplace, tmp_path, monkeypatch, counts):
     ledger = bf.Ledger(tmp_path / "ledger.db", epsilon=1.0, new=True)
     no_noise(monkeypatch)
@@ -278,7 +278,6 @@ def test_simulated_errors_are_those_of_the_plan(name):
         ([COUNT, -COUNT, 0, 0], "negative or too large"),
         (np.array([COUNT, 2**63, 0, 0], dtype=np.uint64), "negative or too large"),
         ([COUNT * 10**9, 0, 0, 0], "negative or too large"),
-        ([COUNT * 9 * 10**6, 0, 0, 0], "do not fit in 64 bits"),
     ],
 )
 def test_bad_counts_are_refused_without_showing_any(laplace, counts, message):

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from jaxtyping import Int64
 
 from hdmm_bf._checks import fail, fits
-from hdmm_bf._types import IndexArray, RealMatrix, RealVector
+from hdmm_bf._types import AnyArray, IndexArray, RealMatrix, RealVector
 from hdmm_bf.mechanisms.noise import LARGEST
 from hdmm_bf.mechanisms.tables import Tables
 from hdmm_bf.strategies.blocks import AnyTensor, Block, BlockStrategy, apply_factors
@@ -35,8 +34,8 @@ class BlockRecovery:
     product: ProductProblem
     strategy: BlockStrategy
 
-    def measure(self, data: Tables, *, room: Sequence[int]) -> list[Int64[np.ndarray, ...]]:
-        """Return the exact integer answers of every block; refused when they, or they plus noise, could not fit."""
+    def measure(self, data: Tables, *, room: Sequence[int]) -> list[AnyArray]:
+        """Return the exact integer answers of every block: in 64 bits where they and noise of size `room` fit."""
         total = data.num_records
         return [_measured(block, data, total, spare) for block, spare in zip(self.strategy.blocks, room, strict=True)]
 
@@ -154,21 +153,22 @@ def _maps(term: Term, block: Block) -> list[RealMatrix] | None:
     return maps
 
 
-def _measured(block: Block, data: Tables, total: int, room: int) -> Int64[np.ndarray, ...]:
-    """(R_1 (x) ... (x) R_d) x in integers; attributes that the block only sums over are left to the data."""
+def _measured(block: Block, data: Tables, total: int, room: int) -> AnyArray:
+    """(R_1 (x) ... (x) R_d) x in integers; attributes that the block only sums over are left to the data.
+
+    No counts are refused: where a refusal begins, a strategy made for it would show a count that nobody paid for.
+    """
     sizes = [max(1, int(np.abs(factor).max())) for factor in block.integers]  # 1: what is summed before a zero counts
     reach = math.prod(sizes) * max(total, 1)
-    if reach + room >= LARGEST:
-        advice = "Counts this large need a strategy on a coarser grid, or a smaller share of the data."
-        raise fail("release", "counts", "times the strategy do not fit in 64 bits", advice)
     summed = [len(factor) == 1 and bool(np.all(factor == factor[0, 0])) for factor in block.integers]
     kept = [i for i, gone in enumerate(summed) if not gone]
     constant = math.prod(int(block.integers[i][0, 0]) for i, gone in enumerate(summed) if gone)
-    table = data.table(kept)
-    factors = [block.integers[i] for i in kept]
+    table, factors = data.table(kept), [block.integers[i] for i in kept]
     if reach < _EXACT_FLOAT:  # every partial sum is a whole number that float64 holds
         exact = apply_factors([f.astype(np.float64) for f in factors], table.astype(np.float64))
         answers = np.rint(exact).astype(np.int64)
-    else:
+    elif reach + room < LARGEST:
         answers = apply_factors(factors, table)
+    else:  # whole numbers of any size
+        answers = apply_factors([f.astype(object) for f in factors], table.astype(object))
     return np.asarray(constant * answers).reshape(block.shape)

@@ -22,6 +22,7 @@ from jaxtyping import Int64
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import Noise, RealVector
 from hdmm_bf.certificate_exact import GRID_BITS, block_sensitivity, row_weight
+from hdmm_bf.domain import Domain
 from hdmm_bf.mechanisms import intervals
 from hdmm_bf.mechanisms import noise as samplers
 from hdmm_bf.mechanisms.block_recovery import BlockRecovery
@@ -153,11 +154,22 @@ def _counting(callback: Callable[[int], None], before: int) -> Callable[[int], N
 def as_tables(problem: Problem, counts: Any) -> Tables:
     """Accept a histogram or records."""
     if isinstance(counts, Records):
-        if counts.domain.sizes != problem.policy.domain.sizes:
-            raise fail("release", f"records on {counts.domain}", f"the domain is {problem.policy.domain}", "Match it.")
+        if not _same_attributes(counts.domain, problem.policy.domain):
+            wanted = problem.policy.domain
+            problem_seen = f"the policy is on {', '.join(wanted.names)} with sizes {wanted}"
+            shown = f"records on {', '.join(counts.domain.names)} with sizes {counts.domain}"
+            raise fail("release", shown, problem_seen, "Make the records on the same domain.")
         return counts
     fits("release", f"a histogram of {problem.policy.domain}", problem.policy.num_cells * 8, advice="Use bf.Records.")
     return Histogram(checked_counts(problem, counts).reshape(problem.policy.domain.sizes))
+
+
+def _same_attributes(given: Domain, wanted: Domain) -> bool:
+    """Whether domains agree on sizes and on what both name: a policy may protect one of two attributes of a size."""
+    unnamed = Domain(wanted.sizes).names
+    named = given.names == wanted.names or unnamed in (given.names, wanted.names)
+    labels = all(a is None or b is None or a == b for a, b in zip(given.labels, wanted.labels, strict=False))
+    return given.sizes == wanted.sizes and named and labels
 
 
 def row_scales(block: Block, settled: Plan) -> AnyTensor:
