@@ -1,7 +1,7 @@
 """The command `hdmm-bf`: options, files and words; no mathematics.
 
 Every command takes `--json` (one object on standard output, nothing else there). Exit codes: 0 done,
-2 a user's mistake in one sentence, 1 a failed check. Heavy modules are imported inside the commands.
+2 a user's mistake in one sentence, 1 a failed check, 130 interrupted. Heavy modules are imported inside the commands.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from hdmm_bf.cli.release import ledger, release
 from hdmm_bf.cli.report import report
 from hdmm_bf.cli.reproduce import reproduce
 from hdmm_bf.cli.share import export, verify
+from hdmm_bf.cli.show import INTERRUPTED
 
 
 class _InOrder(click.Group):
@@ -69,7 +70,7 @@ def main() -> None:
         sentence = mistake.format_message() if isinstance(mistake, click.ClickException) else str(mistake)
         click.echo("hdmm-bf: " + " ".join(sentence.split("\n")), err=True)
         sys.exit(2)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("hdmm-bf: interrupted before the result was complete.", err=True)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)

@@ -47,6 +47,10 @@ def known(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, whether or not there was a result to keep."""
+
+
 def emit(record: dict[str, Any]) -> None:
     """Print one JSON object."""
     click.echo(json.dumps(record))

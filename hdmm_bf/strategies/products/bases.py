@@ -8,7 +8,6 @@ every size, the best bases hardly change.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool
 
+from hdmm_bf import _limits as limits
 from hdmm_bf import _linalg as la
 from hdmm_bf._checks import fits
 from hdmm_bf._types import IndexArray, RealMatrix
@@ -27,7 +27,7 @@ from hdmm_bf.strategies.products.attribute import Attribute, Blocks
 from hdmm_bf.strategies.products.family import Family, Member
 from hdmm_bf.strategies.products.proofs import best_proof
 from hdmm_bf.strategies.products.sketch import Found, Sketch
-from hdmm_bf.strategies.solver import Callback, Progress, descend, search
+from hdmm_bf.strategies.solver import Callback, Progress, Status, descend, search
 from hdmm_bf.structure import ProductProblem, Term
 
 WHY = "several attributes with edges and general queries: a search over product bases, checked against a proven bound"
@@ -53,21 +53,35 @@ _MIDDLE = Schedule(((64.0, 60), (256.0, 60)), 1e-3, 60, 10)
 _LARGE = Schedule(((128.0, 25),), 1e-3, 30, 10)
 
 
-def fit(product: ProductProblem, *, gap: float, max_seconds: float, callback: Callback | None) -> Found:
+def fit(
+    product: ProductProblem,
+    *,
+    gap: float,
+    max_seconds: float,
+    callback: Callback | None,
+    max_steps: int | None = None,
+) -> Found:
     """Search the bases of least error; the bound is proven apart, and may be missing or loose."""
+    started = limits.now()
     svd = product_svd_bound(product)
     family = build(product)
     if not family.types or not np.any(_seen(family, product)):
         return Found(_totals(product), 0.0, 0.0, svd, "bases", None, WHY, "exact", ())
     bound, proof = best_proof(product)
-    found = search(
-        steps(product, bound=bound or 0.0, max_seconds=max_seconds),
-        gap=gap,
-        max_seconds=max_seconds,
-        callback=callback,
-    )
+    left = _search_seconds(max_seconds, limits.now() - started)
+    short: list[int] = []
+    with limits.limited(limits.now() + left):
+        members = steps(product, bound=bound or 0.0, max_seconds=left, out_of_time=short)
+        found = search(members, gap=gap, max_iterations=max_steps, callback=callback)
+    status: Status = "time limit" if short and found.status == "finished" else found.status
     sketch = to_sketch(family, found.best)
-    return Found((sketch,), found.error, bound, svd, "bases", proof, WHY, found.status, found.trace)
+    return Found((sketch,), found.error, bound, svd, "bases", proof, WHY, status, found.trace)
+
+
+def _search_seconds(max_seconds: float, proving: float) -> float:
+    """What is left for the search: the certificate will evaluate the bounds once more; at least half of it."""
+    left = min(max_seconds - proving, limits.time_left())
+    return max(left - proving, left / 2, 0.0)
 
 
 def _totals(product: ProductProblem) -> tuple[Sketch, ...]:
@@ -82,10 +96,10 @@ def _seen(family: Family, product: ProductProblem) -> Bool[np.ndarray, ...]:
 
 
 def steps(
-    product: ProductProblem, *, bound: float, max_seconds: float = math.inf
+    product: ProductProblem, *, bound: float, max_seconds: float = math.inf, out_of_time: list[int] | None = None
 ) -> Iterator[Progress[Member, Proof | None]]:
-    """Yield members at full size, better and better."""
-    started = time.perf_counter()
+    """Yield members at full size, better and better; `out_of_time` gets the sides of the levels that were cut short."""
+    started = limits.now()
     levels = [product]
     while (coarse := coarser(levels[0])) is not None:
         levels.insert(0, coarse)
@@ -107,26 +121,27 @@ def steps(
                 yield Progress(member.error, bound, member, None)
         assert best is not None
         blocks = family.unpack(best.flat)
+        if limits.now() > until and out_of_time is not None:
+            out_of_time.append(side)
 
 
 def _improve(family: Family, flat: np.ndarray, schedule: Schedule, until: float) -> Iterator[Member]:
     """Yield the best member so far after every power."""
-    with la.threads_for(1 if max(family.shape) < _LARGE_SIDE else max(family.shape) ** 2):
+    with limits.limited(until), la.threads_for(1 if max(family.shape) < _LARGE_SIDE else max(family.shape) ** 2):
         family.set(flat)
         best = family.best_precisions(flat, family.uniform, gap=1e-2, steps=30)
     yield best
     both, mu = np.concatenate([flat, _logs(best.M)]), best.mu
     for power, iterations in schedule.powers:
-        if time.perf_counter() > until:
+        if limits.now() > until or limits.ending():
             return
-        with la.threads_for(1 if max(family.shape) < _LARGE_SIDE else max(family.shape) ** 2):
+        with limits.limited(until), la.threads_for(1 if max(family.shape) < _LARGE_SIDE else max(family.shape) ** 2):
             _, both = descend(
                 partial(family.loss, power=power),
                 both,
                 max_iterations=iterations,
                 tolerance=1e-14,
                 memory=schedule.memory,
-                until=until,
             )
             solved = family.best_precisions(both[: family.num_free], mu, gap=schedule.gap, steps=schedule.steps)
             mu = solved.mu
