@@ -39,6 +39,7 @@ class Interruption:
             raise KeyboardInterrupt
 
 
+_ORIGIN: ContextVar[float | None] = ContextVar("origin", default=None)
 _UNTIL: ContextVar[float] = ContextVar("until", default=math.inf)
 _INTERRUPTION: ContextVar[Interruption | None] = ContextVar("interruption", default=None)
 
@@ -83,6 +84,22 @@ def limited(until: float) -> Iterator[None]:
         yield
     finally:
         _UNTIL.reset(token)
+
+
+@contextlib.contextmanager
+def counting_from(time: float) -> Iterator[None]:
+    """Let the limits of fits inside count from an earlier time: that at which a command was called."""
+    token = _ORIGIN.set(time)
+    try:
+        yield
+    finally:
+        _ORIGIN.reset(token)
+
+
+def origin() -> float:
+    """Return the time from which a limit counts: now, if nothing else is said."""
+    said = _ORIGIN.get()
+    return now() if said is None else said
 
 
 def now() -> float:

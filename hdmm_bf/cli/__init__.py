@@ -72,5 +72,14 @@ def main() -> None:
         sys.exit(2)
     except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("hdmm-bf: interrupted before the result was complete.", err=True)
-        sys.exit(INTERRUPTED)
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        _leave(INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _leave(code: int) -> None:
+    """Exit at once: after Ctrl-C inside an import Python would end by the signal, and compiled code may crash."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -9,7 +9,7 @@ import click
 
 from hdmm_bf._display import percent
 from hdmm_bf.cli.requests import problem_parameters, requested
-from hdmm_bf.cli.show import INTERRUPTED, as_json, count, emit, facts, free_name, known, number, progress
+from hdmm_bf.cli.show import BEGAN, INTERRUPTED, as_json, count, emit, facts, free_name, known, number, progress
 
 _GAP = click.option("--gap", default=1e-3, show_default=True, help="Stop when proven this close to the best possible.")
 _SECONDS = click.option(
@@ -107,7 +107,7 @@ def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any)
         split_cpu(devices)
     asked = requested(context)
     with _limits.noting_interruptions() as pressed:
-        with progress("fit") as show:
+        with _limits.counting_from(BEGAN), progress("fit") as show:
             made = fitting.fit(
                 asked.workload,
                 asked.policy,
@@ -159,7 +159,7 @@ def compare(context: click.Context, /, as_json: bool, **_: Any) -> None:
     from hdmm_bf import _limits, fitting
 
     asked = requested(context)
-    with _limits.noting_interruptions() as pressed, progress("compare") as show:
+    with _limits.noting_interruptions() as pressed, _limits.counting_from(BEGAN), progress("compare") as show:
         rows, made = fitting.compare(asked.workload, asked.policy, callback=show, **asked.search)
     if as_json:
         records = [{**row._asdict(), "ratio_to_lower": known(row.ratio_to_lower)} for row in rows]

@@ -47,6 +47,9 @@ def known(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+BEGAN = time.perf_counter()
+"""When the command was called: its time limit counts from here, the loading of the package included."""
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, whether or not there was a result to keep."""
 

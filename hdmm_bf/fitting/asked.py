@@ -48,6 +48,7 @@ class Asked:
     mesh: Mesh | None = None
     callback: Callback | None = None
     started: float = field(default_factory=limits.now)
+    origin: float = field(default_factory=limits.origin)
 
     @property
     def limited(self) -> bool:
@@ -62,7 +63,7 @@ class Asked:
         if self.max_seconds is None:
             return math.inf
         left = self.max_seconds - reserve
-        return self.started + (left if left > 0 else self.max_seconds / 2)
+        return self.origin + (left if left > 0 else self.max_seconds / 2)
 
     def given(self) -> dict[str, Any]:
         """Return the limits and choices that were made, for the record."""

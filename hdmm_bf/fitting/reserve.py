@@ -14,7 +14,7 @@ from hdmm_bf.structure import ProductProblem
 from hdmm_bf.transform import Problem
 
 _PROBE = 256
-_CELLS = 9.0
+_CELLS = 6.0
 """For n^3: two bounds, the triangular factor, the trace."""
 _FOREST = 45.0
 """For n^3 more: a product of integer matrices."""

@@ -111,6 +111,7 @@ class Attribute:
         )
 
     def _point(self, A: RealMatrix) -> Point:
+        A = A[np.abs(A).max(axis=1) > 0]  # a row of zeros cannot be scaled to whole numbers
         A = A / np.abs(A).sum(axis=0).max()
         return Point(reach(A, self.edges), _error(A, self.V), A)
 
@@ -234,10 +235,22 @@ def fit_term(term: Term, pool: Attributes, clock: Clock) -> KroneckerDraft:
     attributes = pool.of(term)
     distinct = list({id(a): a for a in attributes}.values())
     with clock.interruptible():
-        going = all(clock.tick(_chosen(term, attributes).error) for a in distinct for _ in a.columns())
+        going = all(clock.tick(_chosen(term, attributes).error) for _ in _in_turn([a.columns() for a in distinct]))
         if going and any(a.bends for a in attributes):
             _lower_reach(term, attributes, distinct, clock)
     return _chosen(term, attributes)
+
+
+def _in_turn(searches: list[Iterator[float]]) -> Iterator[float]:
+    """Take one step of every search in turn, so that a time limit serves all attributes alike."""
+    going = list(searches)
+    while going:
+        for search in list(going):
+            error = next(search, None)
+            if error is None:
+                going.remove(search)
+            else:
+                yield error
 
 
 def _lower_reach(term: Term, attributes: list[Attribute], distinct: list[Attribute], clock: Clock) -> None:

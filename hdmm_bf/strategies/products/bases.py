@@ -25,7 +25,7 @@ from hdmm_bf.product_bounds.publicity import has_public_totals, indicators
 from hdmm_bf.product_bounds.resizing import resized, resized_edges
 from hdmm_bf.strategies.products.attribute import Attribute, Blocks
 from hdmm_bf.strategies.products.family import Family, Member
-from hdmm_bf.strategies.products.proofs import best_proof
+from hdmm_bf.strategies.products.proofs import best_proof, special
 from hdmm_bf.strategies.products.sketch import Found, Sketch
 from hdmm_bf.strategies.solver import Callback, Progress, Status, descend, search
 from hdmm_bf.structure import ProductProblem, Term
@@ -34,6 +34,8 @@ WHY = "several attributes with edges and general queries: a search over product 
 
 _COARSE_SIDE = 96
 _LARGE_SIDE = 400
+_SMALL, _TRIALS, _GROWTH = 48, 9, 2.5
+"""Side of the grid on which weights of the bound are tried, how often, and by which power of the side time grows."""
 _COARSE_SHARE = 0.6
 """Share of a time limit that coarse levels may use."""
 
@@ -67,8 +69,8 @@ def fit(
     family = build(product)
     if not family.types or not np.any(_seen(family, product)):
         return Found(_totals(product), 0.0, 0.0, svd, "bases", None, WHY, "exact", ())
-    bound, proof = best_proof(product)
-    left = _search_seconds(max_seconds, limits.now() - started)
+    bound, proof, again = _proved(product)
+    left = _search_seconds(max_seconds - (limits.now() - started), again)
     short: list[int] = []
     with limits.limited(limits.now() + left):
         members = steps(product, bound=bound or 0.0, max_seconds=left, out_of_time=short)
@@ -78,10 +80,25 @@ def fit(
     return Found((sketch,), found.error, bound, svd, "bases", proof, WHY, status, found.trace)
 
 
-def _search_seconds(max_seconds: float, proving: float) -> float:
-    """What is left for the search: the certificate will evaluate the bounds once more; at least half of it."""
-    left = min(max_seconds - proving, limits.time_left())
-    return max(left - proving, left / 2, 0.0)
+def _proved(product: ProductProblem) -> tuple[float | None, Proof | None, float]:
+    """Return the bound, its proof, and the seconds that evaluating it again will take.
+
+    At a time limit a bound that the certificate evaluates anyway is not evaluated before.
+    """
+    started = limits.now()
+    if limits.time_left() < math.inf:
+        proof = special(product)
+        if proof is not None:
+            growth = max(1.0, max(product.sizes) / _SMALL) ** _GROWTH
+            return None, proof, (limits.now() - started) / _TRIALS * growth
+    bound, proof = best_proof(product)
+    return bound, proof, limits.now() - started
+
+
+def _search_seconds(max_seconds: float, reserve: float) -> float:
+    """What is left for the search, at least a quarter: the certificate will evaluate the bound once more."""
+    left = min(max_seconds, limits.time_left())
+    return max(left - reserve, left / 4, 0.0)
 
 
 def _totals(product: ProductProblem) -> tuple[Sketch, ...]:
