@@ -329,7 +329,7 @@ def test_a_structured_search_that_runs_out_of_time_says_so():
 
 def test_rows_of_zeros_are_not_shipped():
     """Every entry may go to zero in a descent; a row of zeros has no scale on which it is whole."""
-    attribute = products_laplace.Attribute(from_matrix(np.eye(3)).matrix, np.array([[0, 1], [1, 2]]), seed=0)
+    attribute = products_laplace.Attribute(workload.from_matrix(np.eye(3)).matrix, np.array([[0, 1], [1, 2]]), seed=0)
     point = attribute._point(np.vstack([np.eye(3), np.zeros((1, 3))]))
     assert point.matrix.shape == (3, 3)
 
