@@ -16,8 +16,7 @@ _SECONDS = click.option(
     "--max-seconds",
     type=float,
     metavar="T",
-    help="Be done after this time, certificate included, with the best so far "
-    "[default: no limit for Gaussian noise; for Laplace noise 20 to 400 s of search, by the number of cells].",
+    help="Be done by then, with the best so far [default: Gaussian, none; Laplace, 20 to 400 s by the cells].",
 )
 _BOUND_SECONDS = click.option("--max-seconds", type=float, metavar="T", help="Stop after this time [default: none].")
 _NOISE = click.option(
@@ -84,7 +83,7 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 @problem_parameters
 @_NOISE
 @click.option("--out", "-o", metavar="B", help="Write the bundle B, a folder such as ranges.bf.")
-@click.option("--family", metavar="F", help="Search one family alone, such as vertex or bases.")
+@click.option("--family", metavar="F", help="Search one family alone, such as vertex.")
 @_SEED
 @_SECONDS
 @_STEPS
@@ -96,8 +95,8 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any) -> None:
     """Search for the strategy of least expected error, certify it, and write it as a bundle.
 
-    Takes --workload and --policy, or a problem FILE (see hdmm-bf init). Ctrl-C keeps the best strategy so far,
-    in B or in interrupted.bf, and the exit code is 130.
+    Takes --workload and --policy, or a problem FILE (see hdmm-bf init). Ctrl-C keeps the best so far, in B or in
+    interrupted.bf, and exits with 130.
     """
     from hdmm_bf import _limits, fitting
 
