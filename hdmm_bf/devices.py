@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hdmm_bf._checks import fail, positive_int
+from hdmm_bf._limits import now
 from hdmm_bf._types import AnyArray
 
 ROWS = "rows"
@@ -113,7 +114,7 @@ def to_host(array: Any) -> AnyArray:
 def clock(mesh: Mesh | None) -> Callable[[], float]:
     """Return a clock on which all processes of a mesh read the same time, so that a limit stops all at one step."""
     if mesh is None or len({d.process_index for d in mesh.devices.ravel()}) == 1:
-        return time.perf_counter
+        return now
     from jax.experimental import multihost_utils
 
     def agreed() -> float:

@@ -160,7 +160,7 @@ def test_control_c_keeps_the_best_strategy_so_far_and_says_where(tmp_path):
     time.sleep(14)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=120)
-    assert process.returncode == 0, stderr
+    assert process.returncode == 130, stderr
     assert "interrupted; this is the best strategy found by then" in stdout
     assert "Interrupted: the best strategy so far is kept in stopped.bf" in stdout
     assert run("verify", "stopped.bf", cwd=tmp_path).returncode == 0
@@ -190,7 +190,7 @@ def test_an_interrupted_fit_without_a_name_is_kept_under_one_that_is_free(given,
     (tmp_path / "interrupted.bf").write_text("somebody's file")
     interrupted_fit(monkeypatch, after=2)
     result = CliRunner().invoke(app, ["fit", *given])
-    assert result.exit_code == 0
+    assert result.exit_code == 130
     assert "Interrupted: the best strategy so far is kept in interrupted-2.bf" in result.output
     assert bf.load("interrupted-2.bf").status == "interrupted"
     assert (tmp_path / "interrupted.bf").read_text() == "somebody's file"

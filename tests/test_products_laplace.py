@@ -325,3 +325,17 @@ def test_a_structured_search_that_runs_out_of_time_says_so():
     made = bf.fit("all-range:6x6", "threshold:6x6:1", noise="laplace", family="kronecker", max_seconds=1e-3)
     assert made.status == "time limit"
     assert made.trace[-1].left == 0
+
+
+def test_rows_of_zeros_are_not_shipped():
+    """Every entry may go to zero in a descent; a row of zeros has no scale on which it is whole."""
+    attribute = products_laplace.Attribute(workload.from_matrix(np.eye(3)).matrix, np.array([[0, 1], [1, 2]]), seed=0)
+    point = attribute._point(np.vstack([np.eye(3), np.zeros((1, 3))]))
+    assert point.matrix.shape == (3, 3)
+
+
+def test_a_time_limit_serves_all_attributes_alike():
+    order = [
+        name for name, _ in zip(products_laplace._in_turn([iter("aaa"), iter("b"), iter("cc")]), range(9), strict=False)
+    ]
+    assert "".join(order) == "abcaca"

@@ -1,7 +1,7 @@
 """The command `hdmm-bf`: options, files and words; no mathematics.
 
 Every command takes `--json` (one object on standard output, nothing else there). Exit codes: 0 done,
-2 a user's mistake in one sentence, 1 a failed check. Heavy modules are imported inside the commands.
+2 a user's mistake in one sentence, 1 a failed check, 130 interrupted. Heavy modules are imported inside the commands.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from hdmm_bf.cli.release import release
 from hdmm_bf.cli.report import report
 from hdmm_bf.cli.reproduce import reproduce
 from hdmm_bf.cli.share import export, verify
+from hdmm_bf.cli.show import INTERRUPTED
 
 
 class _InOrder(click.Group):
@@ -70,7 +71,16 @@ def main() -> None:
         sentence = mistake.format_message() if isinstance(mistake, click.ClickException) else str(mistake)
         click.echo("hdmm-bf: " + " ".join(sentence.split("\n")), err=True)
         sys.exit(2)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("hdmm-bf: interrupted before the result was complete.", err=True)
-        sys.exit(130)
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        _leave(INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _leave(code: int) -> None:
+    """Exit at once: after Ctrl-C inside an import Python would end by the signal, and compiled code may crash."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

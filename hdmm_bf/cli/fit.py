@@ -9,10 +9,16 @@ import click
 
 from hdmm_bf._display import percent
 from hdmm_bf.cli.requests import problem_parameters, requested
-from hdmm_bf.cli.show import as_json, count, emit, facts, free_name, known, number, progress
+from hdmm_bf.cli.show import BEGAN, INTERRUPTED, as_json, count, emit, facts, free_name, known, number, progress
 
 _GAP = click.option("--gap", default=1e-3, show_default=True, help="Stop when proven this close to the best possible.")
-_SECONDS = click.option("--max-seconds", type=float, metavar="T", help="Stop after this time with the best so far.")
+_SECONDS = click.option(
+    "--max-seconds",
+    type=float,
+    metavar="T",
+    help="Be done by then, with the best so far [default: Gaussian, none; Laplace, 20 to 400 s by the cells].",
+)
+_BOUND_SECONDS = click.option("--max-seconds", type=float, metavar="T", help="Stop after this time [default: none].")
 _NOISE = click.option(
     "--noise",
     type=click.Choice(["gaussian", "laplace"]),
@@ -30,7 +36,7 @@ _WORKERS = click.option(
 @click.command(epilog="Example: hdmm-bf bound --workload all-range:64 --policy threshold:64:4")
 @problem_parameters
 @_GAP
-@_SECONDS
+@_BOUND_SECONDS
 @as_json
 @click.pass_context
 def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
@@ -38,11 +44,11 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 
     Prints the paper's SVD bound and the tight bound, both for sensitivity 1 and without the privacy parameters.
     """
-    from hdmm_bf import fitting
+    from hdmm_bf import _limits, fitting
 
     asked = requested(context)
     workload, policy = asked.workload, asked.policy
-    with progress("bound") as show:
+    with _limits.noting_interruptions() as pressed, progress("bound") as show:
         made = fitting.bound(workload, policy, gap=asked.gap, max_seconds=asked.max_seconds, callback=show)
     record = {
         "workload": workload.spec,
@@ -56,7 +62,7 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
     }
     if as_json:
         emit(record)
-        return
+        context.exit(_code(pressed))
     ratio = made.lower / made.svd if made.svd > 0 else 1.0
     click.echo(f"{workload.spec} under {policy.spec}")
     rows = [("lower bound", f"{number(made.lower)}   the best that can be evaluated for this structure")]
@@ -65,6 +71,9 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
     smaller = "the same" if math.isclose(ratio, 1.0, rel_tol=1e-6) else f"{number(ratio)} times smaller"
     rows.append(("SVD bound", f"{number(made.svd)}   {smaller}"))
     click.echo(facts(rows))
+    if pressed.noted:
+        click.echo("Interrupted: these are the bounds proven by then.")
+    context.exit(_code(pressed))
 
 
 @click.command(
@@ -74,7 +83,7 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 @problem_parameters
 @_NOISE
 @click.option("--out", "-o", metavar="B", help="Write the bundle B, a folder such as ranges.bf.")
-@click.option("--family", metavar="F", help="Search one family alone, such as vertex or bases.")
+@click.option("--family", metavar="F", help="Search one family alone, such as vertex.")
 @_SEED
 @_SECONDS
 @_STEPS
@@ -86,43 +95,50 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any) -> None:
     """Search for the strategy of least expected error, certify it, and write it as a bundle.
 
-    Takes --workload and --policy, or a problem FILE (see hdmm-bf init). Ctrl-C keeps the best strategy so far,
-    in B or in interrupted.bf.
+    Takes --workload and --policy, or a problem FILE (see hdmm-bf init). Ctrl-C keeps the best so far, in B or in
+    interrupted.bf, and exits with 130.
     """
-    from hdmm_bf import fitting
+    from hdmm_bf import _limits, fitting
 
     if devices is not None:
         from hdmm_bf.devices import split_cpu
 
         split_cpu(devices)
     asked = requested(context)
-    with progress("fit") as show:
-        made = fitting.fit(
-            asked.workload,
-            asked.policy,
-            gap=asked.gap,
-            family=asked.family,
-            callback=show,
-            devices=devices,
-            **asked.search,
-        )
-    out = asked.out
-    if out is None and made.status == "interrupted":
-        out = free_name("interrupted", ".bf")
-    if out is not None:
-        made.save(out)
+    with _limits.noting_interruptions() as pressed:
+        with _limits.counting_from(BEGAN), progress("fit") as show:
+            made = fitting.fit(
+                asked.workload,
+                asked.policy,
+                gap=asked.gap,
+                family=asked.family,
+                callback=show,
+                devices=devices,
+                **asked.search,
+            )
+        pressed.noted |= made.status == "interrupted"
+        out = asked.out
+        if out is None and pressed.noted:
+            out = free_name("interrupted", ".bf")
+        if out is not None:
+            made.save(out)  # a first Ctrl-C while it is written is noted too
     rmse = made.rmse(**asked.budget) if asked.budget else None
     if as_json:
         expected = {} if rmse is None else {"budget": dict(asked.budget), "rmse": rmse}
         emit({**made.summary(), "bundle": out, **expected})
-        return
+        context.exit(_code(pressed))
     click.echo(describe(made))
     if rmse is not None:
         budget = ", ".join(f"{name} {value:g}" for name, value in asked.budget.items())
         click.echo(f"Expected rmse of an answer at {budget}: {number(rmse)}")
     if out is not None:
-        kept = "Interrupted: the best strategy so far is kept in" if made.status == "interrupted" else "Wrote"
+        kept = "Interrupted: the best strategy so far is kept in" if pressed.noted else "Wrote"
         click.echo(f"{kept} {out}; check it with: hdmm-bf verify {out}")
+    context.exit(_code(pressed))
+
+
+def _code(pressed: Any) -> int:
+    return INTERRUPTED if pressed.noted else 0
 
 
 @click.command(
@@ -139,15 +155,15 @@ def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any)
 @click.pass_context
 def compare(context: click.Context, /, as_json: bool, **_: Any) -> None:
     """Set the paper's and the classical mechanisms beside ours and the bounds."""
-    from hdmm_bf import fitting
+    from hdmm_bf import _limits, fitting
 
     asked = requested(context)
-    with progress("compare") as show:
+    with _limits.noting_interruptions() as pressed, _limits.counting_from(BEGAN), progress("compare") as show:
         rows, made = fitting.compare(asked.workload, asked.policy, callback=show, **asked.search)
     if as_json:
         records = [{**row._asdict(), "ratio_to_lower": known(row.ratio_to_lower)} for row in rows]
         emit({"rows": records, "svd_bound": made.bounds.svd, "lower_bound": made.bounds.lower})
-        return
+        context.exit(_code(pressed))
     spec = made.problem
     click.echo(f"{spec.workload.spec} under {spec.policy.spec}, {asked.noise} noise")
     width = max(len(row.name) for row in rows)
@@ -158,6 +174,9 @@ def compare(context: click.Context, /, as_json: bool, **_: Any) -> None:
     click.echo(f"  {'proven lower bound':<{width}}  {made.bounds.lower:>12.6g}  {1:>8.4f}  bound")
     tight = made.bounds.svd / made.bounds.lower if made.bounds.lower > 0 else 1.0
     click.echo(f"  {'SVD bound':<{width}}  {made.bounds.svd:>12.6g}  {tight:>8.4f}  bound")
+    if pressed.noted:
+        click.echo("Interrupted: these are the mechanisms reached by then.")
+    context.exit(_code(pressed))
 
 
 def describe(made: Any) -> str:

@@ -62,6 +62,13 @@ def known(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+BEGAN = time.perf_counter()
+"""When the command was called: its time limit counts from here, the loading of the package included."""
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, whether or not there was a result to keep."""
+
+
 def emit(record: dict[str, Any]) -> None:
     """Print one JSON object."""
     click.echo(json.dumps(record))

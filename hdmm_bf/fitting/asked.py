@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
 
-from hdmm_bf._checks import fail, nearest, whole_number
+from hdmm_bf import _limits as limits
+from hdmm_bf._checks import fail, finite, nearest, whole_number
 from hdmm_bf._types import Noise, RealVector
 from hdmm_bf.devices import Mesh
 from hdmm_bf.error import Draft, draft
 from hdmm_bf.fitting.record import Fit
-from hdmm_bf.strategies import Callback, grids, p_identity, portfolio
+from hdmm_bf.strategies import Callback, Status, grids, p_identity, portfolio
 from hdmm_bf.strategies.products.choose import choose
 from hdmm_bf.structure import ProductProblem
 from hdmm_bf.transform import Problem
@@ -21,6 +22,14 @@ from hdmm_bf.transform import Problem
 DEFAULT_GAP = 1e-3
 PRODUCT_FAMILIES = ("marginals", "sectors", "kronecker", "bases", "union", "cells")
 """Names of structured families."""
+
+FAMILIES: dict[Noise, tuple[str, ...]] = {
+    "gaussian": ("gaussian", "marginals", "sectors", "kronecker", "bases"),
+    "laplace": (*portfolio.FAMILIES, "kronecker", "union", "cells"),
+}
+"""The families that a fit may be asked for, dense and structured."""
+
+_MOST_WORKERS = 256
 
 
 @final
@@ -38,51 +47,109 @@ class Asked:
     workers: int | None = None
     mesh: Mesh | None = None
     callback: Callback | None = None
+    started: float = field(default_factory=limits.now)
+    origin: float = field(default_factory=limits.origin)
 
     @property
-    def limit(self) -> float:
-        """Seconds of the search, infinite when there is no limit."""
-        return math.inf if self.max_seconds is None else self.max_seconds
+    def limited(self) -> bool:
+        """Whether a limit was given, so that none is taken by default."""
+        return self.max_seconds is not None or self.max_steps is not None
+
+    def until(self, reserve: float) -> float:
+        """Return when the search must end so that `reserve` seconds are left for the certificate.
+
+        Where the certificate alone takes longer than the limit, the search gets half of it.
+        """
+        if self.max_seconds is None:
+            return math.inf
+        left = self.max_seconds - reserve
+        return self.origin + (left if left > 0 else self.max_seconds / 2)
 
     def given(self) -> dict[str, Any]:
         """Return the limits and choices that were made, for the record."""
         names = ("max_seconds", "max_steps", "family", "workers")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
-    def check(self, problem: Problem) -> None:
-        """Refuse what is out of range or does not fit the problem."""
+    def checked(self, problem: Problem) -> Asked:
+        """Return the options as plain numbers; refuse what is out of range or does not fit the problem."""
         check_search(self.noise, self.gap, self.max_seconds, self.family)
-        whole_number("fit", "seed", self.seed, least=0, advice="Use a whole number from 0.")
-        if self.max_steps is not None:
-            whole_number("fit", "max_steps", self.max_steps, least=1, advice="Allow at least one step.")
-        if self.workers is not None:
-            whole_number("fit", "workers", self.workers, least=1, advice="Use at most as many as there are cores.")
         _check_grid(problem, self.family)
+        seconds = None if self.max_seconds is None else float(self.max_seconds)
+        return replace(
+            self,
+            gap=float(self.gap),
+            max_seconds=seconds,
+            seed=whole_number("fit", "seed", self.seed, least=0, advice="Use a whole number from 0."),
+            max_steps=_whole("max_steps", self.max_steps, "Allow at least one step."),
+            workers=_workers(self.workers),
+        )
+
+
+def _whole(name: str, value: int | None, advice: str) -> int | None:
+    return None if value is None else whole_number("fit", name, value, least=1, advice=advice)
+
+
+def _workers(value: int | None) -> int | None:
+    advice = "Use at most as many as there are cores."
+    workers = _whole("workers", value, advice)
+    if workers is not None and workers > _MOST_WORKERS:
+        raise fail("fit", f"workers={workers}", f"must be at most {_MOST_WORKERS}", advice)
+    return workers
 
 
 def check_search(noise: str, gap: float, max_seconds: float | None, family: str | None) -> None:
     """Refuse options of a search that are out of range or do not go together."""
     if noise not in ("gaussian", "laplace"):
         raise fail("fit", f"noise={noise!r}", "is not a noise", "Use 'gaussian' or 'laplace'.")
-    if not 0 < gap < math.inf or (max_seconds is not None and not max_seconds > 0):
+    if not _is_positive(gap) or not (max_seconds is None or _is_positive(max_seconds)):
         shown = f"gap={gap}, max_seconds={max_seconds}"
-        raise fail("fit", shown, "both must be positive numbers", "Use for example gap=1e-3, max_seconds=60.")
-    if family in PRODUCT_FAMILIES:
+        advice = "Use for example gap=1e-3, max_seconds=60; leave max_seconds out for no limit of yours."
+        raise fail("fit", shown, "both must be positive numbers", advice)
+    if family is not None:
+        _check_family("gaussian" if noise == "gaussian" else "laplace", family)
+
+
+def _is_positive(value: object) -> bool:
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return number and 0 < value < math.inf  # type: ignore[operator]
+
+
+def _check_family(noise: Noise, family: object) -> None:
+    """Refuse a family that is none for the noise; only such as are for it are suggested."""
+    if family in FAMILIES[noise]:
         return
-    if family is None or (noise, family) == ("gaussian", "gaussian"):
-        return
-    if family not in portfolio.FAMILIES:
-        advice = nearest(family, [*portfolio.FAMILIES, *PRODUCT_FAMILIES])
-        raise fail("fit", f"family={family!r}", f"is not a family for {noise.capitalize()} noise", advice)
-    if noise == "gaussian":
-        advice = "Leave the family out: the Gaussian search is optimal."
-        raise fail("fit", f"family={family!r}", "is for Laplace noise", advice)
+    shown = f"family={family!r}"
+    if family in FAMILIES["laplace"]:
+        raise fail("fit", shown, "is for Laplace noise", "Leave the family out: the Gaussian search is optimal.")
+    if family in FAMILIES["gaussian"]:
+        advice = f"Leave the family out, or use one of {', '.join(FAMILIES[noise])}."
+        raise fail("fit", shown, "is for Gaussian noise", advice)
+    raise fail("fit", shown, f"is not a family for {noise.capitalize()} noise", nearest(str(family), FAMILIES[noise]))
 
 
 def _check_grid(problem: Problem, family: str | None) -> None:
     if family == grids.NAME and grids.parts(problem) is None:
         needs = f"needs a product of trees with at most {grids.LARGEST_EDGES} edges and one product of workloads"
         raise fail("fit", f"family='grid' for {problem.policy.spec}", needs, "Leave the family out.")
+
+
+def ended(status: Status, gap: float, wanted: float) -> Status:
+    """A search that converged before its strategy was put on the grid has only finished if the gap is missed now."""
+    return "finished" if status == "converged" and not gap <= wanted else status
+
+
+def check_path(problem: Problem, asked: Asked, product: ProductProblem | None) -> None:
+    """Refuse what the search for this problem would not use: nothing that is asked for is dropped."""
+    if asked.mesh is not None:
+        check_spread(problem, asked, product)
+    if asked.start is not None and product is not None:
+        shown = f"start for {problem.policy.num_cells} cells, {asked.noise} noise, family={asked.family!r}"
+        raise fail("fit", shown, "structured families do not start from an earlier fit", "Leave start out.")
+    alone = asked.noise == "gaussian" or product is not None or asked.mesh is not None
+    if alone and asked.workers is not None and asked.workers > 1:
+        where = "on devices" if asked.mesh is not None else "structured" if product is not None else "Gaussian"
+        advice = "Leave workers out; they are for Laplace noise and dense matrices."
+        raise fail("fit", f"workers={asked.workers}", f"a search that is {where} runs in one process", advice)
 
 
 def check_spread(problem: Problem, asked: Asked, product: ProductProblem | None) -> None:
@@ -122,9 +189,9 @@ def start_weights(problem: Problem, start: Fit | RealVector | None) -> RealVecto
     """Return the edge weights to start from."""
     if start is None:
         return None
-    weights = start.weights if isinstance(start, Fit) else np.asarray(start, dtype=np.float64)
+    weights = start.weights if isinstance(start, Fit) else finite("fit", "start", start)
     edges = problem.policy.num_edges
-    if weights.shape != (edges,) or not np.all(np.isfinite(weights)) or weights.min() < 0 or not weights.sum() > 0:
+    if weights.shape != (edges,) or weights.min(initial=0) < 0 or not weights.sum() > 0:
         advice = "Start from a fit of the same policy."
         shown = f"start with {weights.size} weights"
         raise fail("fit", shown, f"must be {edges} weights, none negative, not all zero", advice)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from hdmm_bf import _limits as limits
 from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import RealVector
 from hdmm_bf.bounds import is_public, uniform
 from hdmm_bf.certificate import certify
 from hdmm_bf.devices import clock
-from hdmm_bf.fitting.asked import Asked, start_draft, start_weights
+from hdmm_bf.error import Draft
+from hdmm_bf.fitting.asked import Asked, ended, start_draft, start_weights
 from hdmm_bf.fitting.record import Fit
-from hdmm_bf.strategies import Status, Strategy, from_draft, from_gram, gaussian, nothing, portfolio, search
+from hdmm_bf.fitting.reserve import dense_seconds
+from hdmm_bf.strategies import Outcome, Status, Strategy, from_draft, from_gram, gaussian, nothing, portfolio, search
 from hdmm_bf.strategies.side_by_side import default_workers
 from hdmm_bf.transform import Problem
 
@@ -35,12 +38,13 @@ class _Found(NamedTuple):
 
 def fit_dense(problem: Problem, asked: Asked) -> Fit:
     """Search, put the best strategy on its grid, and certify it."""
-    started = time.perf_counter()
     with threads_for(problem.policy.num_cells):
         if is_public(problem):
             found = _Found(nothing(problem), uniform(problem.policy.num_edges), "exact", {})
         else:
-            found = _gaussian(problem, asked) if asked.noise == "gaussian" else _laplace(problem, asked)
+            reserve = 0.0 if asked.max_seconds is None else dense_seconds(problem, asked.noise)
+            with _within(asked, reserve):
+                found = _gaussian(problem, asked) if asked.noise == "gaussian" else _laplace(problem, asked)
         made = found.strategy
         certificate = certify(
             problem, noise=asked.noise, kind=made.kind, integers=made.integers, bits=made.bits, weights=found.weights
@@ -52,11 +56,16 @@ def fit_dense(problem: Problem, asked: Asked) -> Fit:
         weights=found.weights,
         requested_gap=asked.gap,
         seed=asked.seed,
-        status=found.status,
-        seconds=time.perf_counter() - started,
+        status=ended(found.status, certificate.gap, asked.gap),
+        seconds=limits.now() - asked.started,
         reached=found.reached,
         why=found.why,
     )
+
+
+def _within(asked: Asked, reserve: float) -> contextlib.AbstractContextManager[None]:
+    """Limit the time of all that is searched; processes that search together agree on it step by step instead."""
+    return limits.limited(asked.until(reserve)) if clock(asked.mesh) is limits.now else contextlib.nullcontext()
 
 
 def _gaussian(problem: Problem, asked: Asked) -> _Found:
@@ -66,10 +75,11 @@ def _gaussian(problem: Problem, asked: Asked) -> _Found:
     found = search(
         gaussian.steps(problem, gap=aim, start=initial, kernel=kernel),
         gap=aim,
-        max_seconds=asked.limit,
+        max_seconds=_seconds(asked),
         max_iterations=asked.max_steps,
         callback=asked.callback,
         clock=clock(asked.mesh),
+        whole_steps=True,
     )
     X = found.best if kernel is None else kernel.to_host(found.best)
     strategy = from_gram(problem, X, gap=asked.gap, family="gaussian")
@@ -77,21 +87,37 @@ def _gaussian(problem: Problem, asked: Asked) -> _Found:
 
 
 def _laplace(problem: Problem, asked: Asked) -> _Found:
-    initial, mesh, max_steps = start_draft(problem, asked.start), asked.mesh, asked.max_steps
-    timed = asked.max_seconds is None and max_steps is None
-    limit = default_seconds(problem) if timed else asked.limit
+    initial, mesh = start_draft(problem, asked.start), asked.mesh
+    limit = _seconds(asked) if asked.limited else default_seconds(problem)
     kernel = None if mesh is None else gaussian.on_devices(problem, mesh, gap=_BOUND_GAP)
     lower = search(
         gaussian.steps(problem, gap=_BOUND_GAP, kernel=kernel),
         gap=_BOUND_GAP,
-        max_seconds=math.inf if max_steps is not None else limit / 4,
+        max_seconds=min(limit, limits.time_left()) / 4,
         max_iterations=_BOUND_STEPS,
         clock=clock(mesh),
+        whole_steps=True,
     )
-    if lower.status == "interrupted":
-        max_steps = 1
+    stopped = lower.status == "interrupted"
     table = portfolio.Table()
-    found = search(
+    search_limit = limits.now() + (limit if clock(mesh) is limits.now else math.inf)
+    with limits.limited(search_limit):
+        found = _portfolio(problem, asked, initial, lower, table, limit, 1 if stopped else asked.max_steps)
+    status: Status = "interrupted" if stopped else found.status
+    why = kernel.why if kernel else ""
+    return _Found(from_draft(problem, found.best), found.proof, status, table.errors, why)
+
+
+def _portfolio(
+    problem: Problem,
+    asked: Asked,
+    initial: Draft | None,
+    lower: Outcome[Any, RealVector],
+    table: portfolio.Table,
+    limit: float,
+    max_steps: int | None,
+) -> Outcome[Draft, RealVector]:
+    return search(
         portfolio.steps(
             problem,
             bound=lower.bound,
@@ -102,17 +128,20 @@ def _laplace(problem: Problem, asked: Asked) -> _Found:
             initial=initial,
             workers=asked.workers or (default_workers() if asked.max_steps is None else 1),
             in_turn=asked.max_steps is not None,
-            mesh=mesh,
+            mesh=asked.mesh,
         ),
         gap=asked.gap,
         max_seconds=limit,
         max_iterations=max_steps,
         callback=asked.callback,
-        clock=clock(mesh),
+        clock=clock(asked.mesh),
     )
-    status: Status = "interrupted" if lower.status == "interrupted" else found.status
-    why = kernel.why if kernel else ""
-    return _Found(from_draft(problem, found.best), found.proof, status, table.errors, why)
+
+
+def _seconds(asked: Asked) -> float:
+    """The time limit of processes that agree on it; for one process it stands around the search."""
+    alone = clock(asked.mesh) is limits.now
+    return math.inf if alone or asked.max_seconds is None else asked.max_seconds
 
 
 def default_seconds(problem: Problem) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,14 +10,17 @@ from typing import Any, final
 
 import numpy as np
 
+from hdmm_bf import _limits as limits
 from hdmm_bf import bundle_blocks
 from hdmm_bf._checks import fits, readable_bytes
 from hdmm_bf._types import IndexArray, RealVector
 from hdmm_bf.bounds import Bounds
+from hdmm_bf.certificate import Certificate
 from hdmm_bf.certificate_blocks import certify_blocks
-from hdmm_bf.fitting.asked import Asked
+from hdmm_bf.fitting.asked import Asked, ended
 from hdmm_bf.fitting.facts import Facts
 from hdmm_bf.fitting.memory import most_memory, product_bytes
+from hdmm_bf.fitting.reserve import product_seconds
 from hdmm_bf.mechanisms.block_recovery import BlockRecovery
 from hdmm_bf.product_bounds import product_svd_bound
 from hdmm_bf.strategies import Callback, Status
@@ -92,23 +94,12 @@ class ProductFit(Facts):
 
 def fit_structured(product: ProductProblem, asked: Asked) -> ProductFit:
     """Search the structured families, put the best on a grid, and certify it."""
-    started = time.perf_counter()
     name = asked.family or (choose(product) if asked.noise == "gaussian" else "kronecker")
     needed = product_bytes(product, name)
     fits("fit", f"{math.prod(product.sizes)} cells", needed, advice="Use a smaller domain.", limit=most_memory())
-    found: Found
-    if asked.noise == "gaussian":
-        found = fit_product(
-            product,
-            gap=_SEARCH_SHARE * asked.gap,
-            max_seconds=asked.limit,
-            callback=asked.callback,
-            family=asked.family,
-            mesh=asked.mesh,
-        )
-    else:
-        limit = min(asked.limit, _LAPLACE_SECONDS)
-        found = fit_laplace(product, seed=asked.seed, max_seconds=limit, callback=asked.callback)
+    with limits.limited(asked.until(0.0 if asked.max_seconds is None else product_seconds(product))):
+        found = _search(product, asked)
+    limits.keep()
     blocks = tuple(from_factors(sketch.factors, sketch.precisions, sketch.terms) for sketch in found.sketches)
     strategy = BlockStrategy(blocks, found.family)
     certificate = certify_blocks(product, noise=asked.noise, strategy=strategy, proof=found.proof)
@@ -121,28 +112,46 @@ def fit_structured(product: ProductProblem, asked: Asked) -> ProductFit:
         why=f"{found.why}; about {readable_bytes(needed)} of memory",
         requested_gap=asked.gap,
         seed=asked.seed,
-        status="exact"
-        if certificate.unit_error == 0
-        else "converged"
-        if certificate.gap <= asked.gap
-        else _ended(found.status),
-        seconds=time.perf_counter() - started,
+        status=_status(found.status, certificate, asked.gap),
+        seconds=limits.now() - asked.started,
     )
+
+
+def _search(product: ProductProblem, asked: Asked) -> Found:
+    if asked.noise == "gaussian":
+        return fit_product(
+            product,
+            gap=_SEARCH_SHARE * asked.gap,
+            callback=asked.callback,
+            family=asked.family,
+            mesh=asked.mesh,
+            max_steps=asked.max_steps,
+        )
+    return fit_laplace(
+        product,
+        seed=asked.seed,
+        max_seconds=math.inf if asked.limited else _LAPLACE_SECONDS,
+        callback=asked.callback,
+        max_steps=asked.max_steps,
+        family=asked.family,
+        gap=asked.gap,
+    )
+
+
+def _status(found: Status, certificate: Certificate, gap: float) -> Status:
+    if certificate.unit_error == 0:
+        return "exact"
+    return "converged" if certificate.gap <= gap else ended(found, certificate.gap, gap)
 
 
 def structured_bound(
     product: ProductProblem, *, gap: float, max_seconds: float | None, callback: Callback | None
 ) -> Bounds:
     """Return the bounds that can be evaluated from the factors, with their tightness where a small search shows it."""
-    limit = math.inf if max_seconds is None else max_seconds
-    if choose(product) == "bases":
-        lower, _ = best_proof(product)
-        svd = product_svd_bound(product)
-        return Bounds(svd or 0.0, max(lower or 0.0, svd or 0.0), np.empty(0), math.inf)
-    found = fit_product(product, gap=gap, max_seconds=limit, callback=callback)
+    with limits.limited(limits.now() + (math.inf if max_seconds is None else max_seconds)):
+        if choose(product) == "bases":
+            lower, _ = best_proof(product)
+            svd = product_svd_bound(product)
+            return Bounds(svd or 0.0, max(lower or 0.0, svd or 0.0), np.empty(0), math.inf)
+        found = fit_product(product, gap=gap, callback=callback)
     return Bounds(found.svd or 0.0, max(found.bound or 0.0, found.svd or 0.0), np.empty(0), found.gap)
-
-
-def _ended(status: Status) -> Status:
-    """A search that converged before its strategy was put on the grid has only finished if the gap is missed now."""
-    return "finished" if status == "converged" else status

@@ -6,12 +6,13 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from hdmm_bf import _limits as limits
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import Noise, RealVector
 from hdmm_bf.bounds import Bounds, is_public, svd_bound, uniform
 from hdmm_bf.devices import Mesh, as_mesh
-from hdmm_bf.fitting.asked import DEFAULT_GAP, PRODUCT_FAMILIES, Asked, check_search, check_spread
+from hdmm_bf.fitting.asked import DEFAULT_GAP, PRODUCT_FAMILIES, Asked, check_path, check_search
 from hdmm_bf.fitting.cells import cells_apply, fit_cells_dense
 from hdmm_bf.fitting.dense import fit_dense
 from hdmm_bf.fitting.inputs import as_problem
@@ -46,8 +47,9 @@ def fit(
         policy: a Policy, a spec string or path, a networkx graph.
         noise: "gaussian", where the best possible is reached with a proof, or "laplace", for pure epsilon.
         gap: stop when the error is proven to be within this share of the best possible.
-        max_seconds: time limit of the search; the best strategy by then is returned. By default none for Gaussian
-            noise, and `default_seconds` for Laplace noise.
+        max_seconds: time limit of the fit, certificate included; the best strategy by then is returned. Floors that do
+            not fit are left out. Where the certificate alone takes longer, the search gets half of the limit. By default
+            none for Gaussian noise, and `default_seconds` for a Laplace search (structured: 120 s, cells: 240 s).
         max_steps: limit on the steps of the search, which gives the same result on every run.
         family: for Laplace noise, search this family alone (the floors are kept): p-identity, cell-budgets, vertex,
             dictionary. For either noise, a structured family (marginals, sectors, kronecker, bases), which is what
@@ -56,8 +58,8 @@ def fit(
         seed: for families that draw random numbers.
         start: an earlier fit of the same policy to start from; for Gaussian noise also its edge weights. A Laplace fit
             is never worse than its start.
-        workers: for Laplace noise, processes that search with seeds of their own. By default as many as cores
-            (`default_workers`), and one when `max_steps` is given, so that its result does not depend on the machine.
+        workers: for Laplace noise and dense matrices, processes that search with seeds of their own. By default as
+            many as cores (`default_workers`), and one when `max_steps` is given, so that its result does not depend on the machine.
         callback: called with the error and bound after every step.
         devices: spread the search over so many of JAX's devices. For Gaussian noise matrices are spread by rows and
             edges by their ends, also those of the factors of a Kronecker product; for Laplace noise, where only
@@ -65,11 +67,15 @@ def fit(
         mesh: the same on the devices of a `jax.sharding.Mesh` with one axis. After `jax.distributed.initialize` every
             process calls `fit` with the same arguments and a mesh of all devices, and gets the same fit.
 
+    Ctrl-C ends the search with the best so far, status "interrupted"; a second one, or one before there is any result,
+    raises KeyboardInterrupt. An option that the search for this problem would not use is refused.
+
     Guarantees:
         The number of devices changes no number by more than 1e-8 of it.
         Without a time limit, the same inputs, seed and workers give the same strategy on the same machine, bit by bit.
         Laplace fits are never worse than any of the paper's and the classical mechanisms in `reached`.
     """
+    started = limits.now()
     problem = as_problem(workload, policy)
     trace: list[TracePoint] = []
 
@@ -89,19 +95,23 @@ def fit(
         workers=workers,
         mesh=as_mesh(devices, mesh),
         callback=note,
-    )
-    asked.check(problem)
-    made = _fit(problem, asked)
+        started=started,
+    ).checked(problem)
+    with limits.noting_interruptions():
+        made = _fit(problem, asked)
+    if made.status == "exact":
+        return made  # nothing was searched, so no option was used
+    if not trace:  # a closed form
+        note(TracePoint(made.seconds, made.unit_error, made.bounds.lower, 0.0))
     return replace(made, trace=tuple(trace), options=asked.given())
 
 
 def _fit(problem: Problem, asked: Asked) -> Fit | ProductFit:
     product = structured(problem, asked.noise, asked.family)
-    if asked.mesh is not None:
-        check_spread(problem, asked, product)
+    check_path(problem, asked, product)
     if product is None:
         return fit_dense(problem, asked)
-    if asked.noise == "laplace" and cells_apply(product, asked.family):
+    if asked.noise == "laplace" and cells_apply(product, asked):
         return fit_cells_dense(product, asked)
     return fit_structured(product, asked)
 
@@ -142,11 +152,13 @@ def bound(
     check_search("gaussian", gap, max_seconds, None)
     product = structured(problem, "gaussian", None)
     if product is not None:
-        return structured_bound(product, gap=gap, max_seconds=max_seconds, callback=callback)
+        with limits.noting_interruptions():
+            return structured_bound(product, gap=gap, max_seconds=max_seconds, callback=callback)
     if is_public(problem):
         return Bounds(0.0, 0.0, uniform(problem.policy.num_edges), 0.0)
     limit = math.inf if max_seconds is None else max_seconds
-    with threads_for(problem.policy.num_cells):
-        found = search(gaussian.steps(problem, gap=gap), gap=gap, max_seconds=limit, callback=callback)
+    with limits.noting_interruptions(), threads_for(problem.policy.num_cells):
+        steps = gaussian.steps(problem, gap=gap)
+        found = search(steps, gap=gap, max_seconds=limit, callback=callback, whole_steps=True)
         svd = svd_bound(problem)
     return Bounds(svd, max(svd, found.bound), found.proof, float(found.error / found.bound - 1))

@@ -94,7 +94,13 @@ def matrix(Theta: RealMatrix) -> RealMatrix:
 
 
 def fit_cells(
-    product: ProductProblem, *, seed: int = 0, max_seconds: float = math.inf, callback: Callback | None = None
+    product: ProductProblem,
+    *,
+    seed: int = 0,
+    max_seconds: float = math.inf,
+    callback: Callback | None = None,
+    max_steps: int | None = None,
+    enough: float = 0.0,
 ) -> CellsDraft:
     """Search rows Theta for a union of products under unbounded differential privacy.
 
@@ -102,7 +108,8 @@ def fit_cells(
         The strategy has L1 sensitivity 1 and the unit error it says, and is never worse than the identity.
     """
     assert applies(product), "other policies have other sensitivities"
-    clock, none = Clock(max_seconds, callback), np.zeros((0, math.prod(product.sizes)))
+    clock = Clock(max_seconds, callback, max_steps=max_steps, enough=enough)
+    none = np.zeros((0, math.prod(product.sizes)))
     found = CellsDraft(none, unit_error(product, none))
     with clock.interruptible():
         for count, found in enumerate(steps(product, seed=seed)):

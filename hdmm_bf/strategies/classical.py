@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from functools import reduce
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 
+from hdmm_bf import _limits as limits
 from hdmm_bf._types import Norm, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.error import Draft, draft, edge_columns
 from hdmm_bf.transform import Problem
@@ -32,7 +33,8 @@ def floors(problem: Problem, norm: Norm) -> Iterator[Draft]:
         if math.prod(sum(len(level) for level in axis) for axis in levels) > _LARGEST_ROWS:
             continue
         yield _vertex(problem, _product([np.vstack(axis) for axis in levels]), norm, name)
-        yield _weighted(problem, levels, norm, f"{name}, weights optimised")
+        if not limits.ending():
+            yield _weighted(problem, levels, norm, f"{name}, weights optimised")
 
 
 def _branchings(size: int) -> list[tuple[str, int]]:
@@ -85,7 +87,10 @@ def hierarchy(size: int, branching: int) -> list[RealMatrix]:
 
 
 def _weighted(problem: Problem, levels: list[list[RealMatrix]], norm: Norm, origin: str) -> Draft:
-    """Choose one weight a level (and attribute) for least error under the policy, by a derivative-free search."""
+    """Choose one weight a level (and attribute) for least error under the policy, by a derivative-free search.
+
+    A search that a limit cuts short is no floor: its error is infinite.
+    """
     axes = [np.concatenate([np.full(len(level), i) for i, level in enumerate(axis)]) for axis in levels]
     counts = [len(axis) for axis in levels]
     stacked = [np.vstack(axis) for axis in levels]
@@ -105,8 +110,15 @@ def _weighted(problem: Problem, levels: list[list[RealMatrix]], norm: Norm, orig
         largest = (weights @ magnitudes).max() ** 2 if norm == "L1" else (weights**2 @ magnitudes).max()
         return math.log(float(largest)) + (math.log(error) if 0 < error < math.inf else 1e3)
 
+    def watch(intermediate_result: OptimizeResult) -> None:
+        if limits.ending():
+            raise StopIteration
+
     start = np.zeros(sum(counts))
-    found = minimize(loss, start, method="Nelder-Mead", options={"maxfev": 60 * start.size, "fatol": 1e-7})
+    options = {"maxfev": 60 * start.size, "fatol": 1e-7}
+    found = minimize(loss, start, method="Nelder-Mead", options=options, callback=watch)
+    if limits.ending():
+        return Draft("vertex", full, origin, math.inf)
     weights = reduce(np.kron, scales(found.x))
     return draft(problem, "vertex", full * weights[:, None], norm=norm, origin=origin)
 

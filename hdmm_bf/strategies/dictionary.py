@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog, minimize
 
+from hdmm_bf import _limits as limits
 from hdmm_bf._types import RealMatrix, RealVector
 from hdmm_bf.error import Draft, draft
 from hdmm_bf.transform import Problem
@@ -53,7 +54,7 @@ def _as_draft(problem: Problem, S: RealMatrix) -> Draft:
 
 
 def decompositions(problem: Problem, D: RealMatrix, w: RealVector) -> RealMatrix | None:
-    """Return Y with D Y = P and least sum_j w_j |y_je| for every edge; None if it is not integer.
+    """Return Y with D Y = P and least sum_j w_j |y_je| for every edge; None if it is not integer, or time is up.
 
     Guarantees:
         sum_j w_j |y_je| is the exact L1 sensitivity of the edge for noise with scales 1/w along the columns of D.
@@ -64,7 +65,7 @@ def decompositions(problem: Problem, D: RealMatrix, w: RealVector) -> RealMatrix
     Y = np.empty((r, P.shape[1]))
     for e in range(P.shape[1]):
         found = linprog(np.concatenate([w, w]), A_eq=doubled, b_eq=P[:, e], method="highs")
-        if found.status != 0:
+        if found.status != 0 or limits.ending():
             return None
         Y[:, e] = found.x[:r] - found.x[r:]
     whole = np.rint(Y)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import math
 import pickle
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import final
 
+from hdmm_bf import _limits as limits
 from hdmm_bf._types import Norm, RealVector
 from hdmm_bf.devices import Mesh
 from hdmm_bf.error import Draft
@@ -43,6 +45,9 @@ _STALE = {"grid": 60, "p-identity": 150, "cell-budgets": 60, "vertex": 25, "dict
 
 _GAIN = 1e-6
 
+_FLOORS_SHARE = 0.5
+"""Of the time that is left, for the floors: the search makes better use of the rest."""
+
 
 @final
 @dataclass
@@ -59,12 +64,19 @@ class Table:
 
 
 def floors(problem: Problem, table: Table, norm: Norm) -> Iterator[Draft]:
-    """Yield the paper's and the classical mechanisms, entering each in the table."""
+    """Yield the paper's and the classical mechanisms, entering each in the table.
+
+    At a time limit or an interruption the rest is left out, but for the first that can be used.
+    """
+    some = False
     for kind, module in (("paper", paper), ("classical", classical)):
         for found in module.floors(problem, norm):
             if found.error < math.inf:
                 table.note(found.origin, found.error, kind)
+                some = True
                 yield found
+            if some and limits.ending():
+                return
 
 
 def applicable(problem: Problem, family: str | None) -> list[str]:
@@ -127,9 +139,9 @@ def steps(
         best = found if best is None or found.error < best.error else best
         return Progress(best.error, bound, best, weights)
 
-    yield offer(min(floors(problem, table, "L1"), key=lambda d: d.error))  # one step, which no limit cuts short
-    if initial is not None:
-        yield offer(initial)
+    with limits.limited(limits.now() + _FLOORS_SHARE * limits.time_left()):
+        known = [*floors(problem, table, "L1"), *([] if initial is None else [initial])]
+    yield offer(min(known, key=lambda draft: draft.error))  # one step, so that no limit comes between
     assert best is not None
     own = searched(problem, seed=seed, family=family, best=best, mesh=mesh)
     others = [Job(problem, seed + _APART * k, family, best) for k in range(1, 1 if mesh is not None else workers)]
@@ -157,6 +169,7 @@ def searched(
 
 def serve() -> None:
     """Search what another process asks for on standard input, and answer on standard output."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
     job: Job = pickle.load(sys.stdin.buffer)  # from the process that started this one
     steps = searched(job.problem, seed=job.seed, family=job.family, best=job.best)
     with contextlib.suppress(BrokenPipeError):  # nobody listens any more

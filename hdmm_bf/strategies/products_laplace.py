@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, final
 
 import numpy as np
 
+from hdmm_bf import _limits as limits
 from hdmm_bf import _linalg as la
 from hdmm_bf import policy as policies
 from hdmm_bf import workload as workloads
@@ -57,7 +57,13 @@ class KroneckerDraft(NamedTuple):
 
 
 def fit_kronecker(
-    product: ProductProblem, *, seed: int = 0, max_seconds: float = math.inf, callback: Callback | None = None
+    product: ProductProblem,
+    *,
+    seed: int = 0,
+    max_seconds: float = math.inf,
+    callback: Callback | None = None,
+    max_steps: int | None = None,
+    enough: float = 0.0,
 ) -> KroneckerDraft:
     """Search a Kronecker strategy for a workload that is one product.
 
@@ -66,7 +72,7 @@ def fit_kronecker(
         the identity on the cells.
     """
     assert len(product.terms) == 1, "several terms need unions_laplace"
-    clock = Clock(max_seconds, callback)
+    clock = Clock(max_seconds, callback, max_steps=max_steps, enough=enough)
     return fit_term(product.terms[0], Attributes(product, seed), clock)._replace(status=clock.status)
 
 
@@ -105,6 +111,7 @@ class Attribute:
         )
 
     def _point(self, A: RealMatrix) -> Point:
+        A = A[np.abs(A).max(axis=1) > 0]  # a row of zeros cannot be scaled to whole numbers
         A = A / np.abs(A).sum(axis=0).max()
         return Point(reach(A, self.edges), _error(A, self.V), A)
 
@@ -162,20 +169,39 @@ def _error(A: RealMatrix, V: SquareMatrix) -> float:
 
 @final
 class Clock:
-    """The time limit, the callback's trace, and why the search ended."""
+    """The limits, the callback's trace, and why the search ended.
 
-    def __init__(self, max_seconds: float, callback: Callback | None) -> None:
-        self._start, self._limit, self._callback = time.perf_counter(), max_seconds, callback
+    Attributes:
+        enough: the error at which the wanted gap is reached.
+    """
+
+    def __init__(
+        self, max_seconds: float, callback: Callback | None, *, max_steps: int | None = None, enough: float = 0.0
+    ) -> None:
+        self._start, self._callback, self._steps = limits.now(), callback, max_steps or math.inf
+        self._limit, self._taken = min(max_seconds, limits.time_left()), 0
         self.status: Status = "finished"
+        self.enough = enough
+        limits.keep()  # every search starts from the identity
 
     def tick(self, error: float) -> bool:
-        """Report an error and return whether there is time left."""
-        seconds = time.perf_counter() - self._start
+        """Report an error and return whether the search may go on."""
+        seconds = limits.now() - self._start
+        self._taken += 1
         if self._callback is not None:
             self._callback(TracePoint(seconds, error, 0.0, max(0.0, self._limit - seconds)))
-        if self.status == "finished" and seconds >= self._limit:
-            self.status = "time limit"
+        if self.status == "finished":
+            self.status = self._ended(seconds, error)
         return self.status == "finished"
+
+    def _ended(self, seconds: float, error: float) -> Status:
+        if error <= self.enough:
+            return "converged"
+        if limits.interrupted():
+            return "interrupted"
+        if seconds >= self._limit:
+            return "time limit"
+        return "iteration limit" if self._taken >= self._steps else "finished"
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
@@ -209,10 +235,22 @@ def fit_term(term: Term, pool: Attributes, clock: Clock) -> KroneckerDraft:
     attributes = pool.of(term)
     distinct = list({id(a): a for a in attributes}.values())
     with clock.interruptible():
-        going = all(clock.tick(_chosen(term, attributes).error) for a in distinct for _ in a.columns())
+        going = all(clock.tick(_chosen(term, attributes).error) for _ in _in_turn([a.columns() for a in distinct]))
         if going and any(a.bends for a in attributes):
             _lower_reach(term, attributes, distinct, clock)
     return _chosen(term, attributes)
+
+
+def _in_turn(searches: list[Iterator[float]]) -> Iterator[float]:
+    """Take one step of every search in turn, so that a time limit serves all attributes alike."""
+    going = list(searches)
+    while going:
+        for search in list(going):
+            error = next(search, None)
+            if error is None:
+                going.remove(search)
+            else:
+                yield error
 
 
 def _lower_reach(term: Term, attributes: list[Attribute], distinct: list[Attribute], clock: Clock) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import IO, NamedTuple, TypeAlias, final
 
+from hdmm_bf import _limits as limits
 from hdmm_bf.error import Draft
 from hdmm_bf.transform import Problem
 
@@ -25,6 +26,9 @@ _MOST_WORKERS = 4
 _COMMAND = "from hdmm_bf.strategies.portfolio import serve; serve()"
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
 _ONE_XLA_THREAD = "--xla_cpu_multi_thread_eigen=false"
+
+_GLANCE = 0.2
+"""Seconds between two looks at the limits while another process is waited for."""
 
 Message: TypeAlias = Draft | None | bool
 """A better strategy, None for a step that found none, True at the end of the search, False if it ended by mistake."""
@@ -58,14 +62,15 @@ def side_by_side(own: Iterator[Draft], jobs: Sequence[Job], *, in_turn: bool) ->
         The steps of this process's own search are all there, in their order. In turn, the sequence depends on the
         searches alone, not on the clock. The other processes end with the sequence.
     """
-    others = [_Other(job) for job in jobs]
+    others: list[_Other] = []
     try:
+        others.extend(map(_Other, jobs))
         for found in own:
             yield found
             for other in others:
                 yield from other.take(wait=in_turn)
         for other in others:
-            while not other.ended:
+            while not other.ended and not limits.ending():
                 yield from other.take(wait=True)
     finally:
         for other in others:
@@ -123,7 +128,12 @@ class _Other:
     def take(self, *, wait: bool) -> Iterator[Draft]:
         """Yield better strategies: those of the next step, waiting for it, or of all steps that have come."""
         while not self.ended and (wait or not self._found.empty()):
-            message = self._found.get()
+            try:
+                message = self._found.get(timeout=_GLANCE)
+            except queue.Empty:
+                if limits.ending():
+                    return
+                continue
             if isinstance(message, bool):
                 self.ended = True
                 if not message:
@@ -134,9 +144,9 @@ class _Other:
                 return
 
     def end(self) -> None:
-        """Stop the process."""
+        """Stop the process and the thread that listens to it."""
         self.ended = True
-        self._process.kill()
+        self._process.kill()  # nothing is lost with it: what it found was sent
         self._process.wait()
         self._reader.join(timeout=10)
         assert self._process.stdout is not None

@@ -11,14 +11,15 @@ accelerator optax's keeps the iteration on the device.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, final
 
 import numpy as np
 
+from hdmm_bf import _limits as limits
 from hdmm_bf._linalg import in_float64
 from hdmm_bf._types import AnyArray
 
@@ -92,19 +93,33 @@ def search(
     max_seconds: float = math.inf,
     max_iterations: int | None = None,
     callback: Callback | None = None,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] = limits.now,
+    whole_steps: bool = False,
 ) -> Outcome[Candidate, Proof]:
     """Run a family's steps until the proven gap is reached, a limit is hit, or the user interrupts.
 
+    Args:
+        steps: the family.
+        gap: the proven gap at which the search is done.
+        max_seconds: time limit; one that is set around this call by `limits.limited` counts too.
+        max_iterations: limit on the steps.
+        callback: called after every step.
+        clock: reads the seconds.
+        whole_steps: the family cannot end within a step, so a step as long as the longest so far is not begun when the
+            time limit comes before its end.
+
     Guarantees:
+        A limit of time or steps, or an interruption, is the status unless the gap was reached.
         Returns the candidate of least error seen, and the proof of the largest bound seen, however the search ended.
         Without a time limit the result depends on the family's inputs and seed alone.
     """
     started = clock()
+    max_seconds = min(max_seconds, limits.time_left())
     first = next(steps)  # a first candidate is worth waiting for
+    limits.keep()
     best, proof, error, bound = first.candidate, first.proof, first.error, first.bound
     trace: list[TracePoint] = []
-    status: Status = "finished"
+    status: Status | None
     try:
         while True:
             now = TracePoint(clock() - started, error, bound)
@@ -115,14 +130,14 @@ def search(
             if error <= bound * (1 + gap):
                 status = "converged"
                 break
-            if trace[-1].seconds > max_seconds:
-                status = "time limit"
-                break
-            if max_iterations is not None and len(trace) >= max_iterations:
+            status = _limit_hit(now.seconds + (_longest(trace) if whole_steps else 0.0), max_seconds)
+            if status is None and max_iterations is not None and len(trace) >= max_iterations:
                 status = "iteration limit"
+            if status is not None:
                 break
             step = next(steps, None)
             if step is None:
+                status = _limit_hit(clock() - started, max_seconds) or "finished"
                 break
             if step.bound > bound:
                 proof, bound = step.proof, step.bound
@@ -131,6 +146,18 @@ def search(
     except KeyboardInterrupt:
         status = "interrupted"
     return Outcome(best, proof, error, bound, status, tuple(trace))
+
+
+def _limit_hit(seconds: float, max_seconds: float) -> Status | None:
+    if limits.interrupted():
+        return "interrupted"
+    return "time limit" if seconds > max_seconds or limits.time_is_up() else None
+
+
+def _longest(trace: list[TracePoint]) -> float:
+    """Return the seconds of the longest step after the first, which also prepares the search."""
+    seconds = [point.seconds for point in trace]
+    return max((after - before for before, after in itertools.pairwise(seconds)), default=0.0)
 
 
 def _until_closed(trace: list[TracePoint], now: TracePoint, gap: float) -> float:
@@ -171,9 +198,13 @@ def minimise(
         tolerance: stop when an iteration gains less than this share.
 
     Guarantees:
-        The result is never worse than the start.
+        The result is never worse than the start. At a time limit or an interruption the descent ends where it is; where
+        it has not begun, the loss returned is infinite.
     """
     import jax
+
+    if limits.ending():
+        return math.inf, start
 
     if jax.default_backend() != "cpu" and not nonnegative:
         return _minimise_on_device(loss, start, constants, max_iterations)
@@ -200,13 +231,12 @@ def descend(
     nonnegative: bool = False,
     tolerance: float = 1e-10,
     memory: int = _MEMORY,
-    until: float = math.inf,
 ) -> tuple[float, AnyArray]:
-    """Descend by SciPy's L-BFGS for a loss that brings its own gradient; `until` is a time on `time.perf_counter`."""
+    """Descend by SciPy's L-BFGS for a loss that brings its own gradient; at a limit it ends where it is."""
     from scipy.optimize import minimize
 
     def watch(intermediate_result: Any) -> None:
-        if time.perf_counter() > until:
+        if limits.ending():
             raise StopIteration
 
     found = minimize(
@@ -215,7 +245,7 @@ def descend(
         jac=True,
         method="L-BFGS-B",
         bounds=[(0, None)] * start.size if nonnegative else None,
-        callback=watch if until < math.inf else None,
+        callback=watch,
         options={
             "maxiter": max_iterations,
             "maxfun": 2 * max_iterations,
@@ -262,6 +292,8 @@ def _minimise_on_device(
     state = method.init(variables)
     best: tuple[float, AnyArray] = (math.inf, start)
     for _ in range(max_iterations):
+        if limits.ending():
+            break
         before = variables
         variables, state, value = update(variables, state)
         if float(value) < best[0]:

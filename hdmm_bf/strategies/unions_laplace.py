@@ -32,7 +32,12 @@ class UnionDraft(NamedTuple):
 
 
 def fit_union(
-    product: ProductProblem, *, seed: int = 0, max_seconds: float = math.inf, callback: Callback | None = None
+    product: ProductProblem,
+    *,
+    seed: int = 0,
+    max_seconds: float = math.inf,
+    callback: Callback | None = None,
+    max_steps: int | None = None,
 ) -> UnionDraft:
     """Search one Kronecker block for every term, or group of tables of counts, and divide the budget between them.
 
@@ -40,7 +45,7 @@ def fit_union(
         The blocks together have L1 sensitivity at most 1 under the policy; each term is answered by its own block
         alone, and the error is the sum over the terms.
     """
-    clock, attributes = Clock(max_seconds, callback), Attributes(product, seed)
+    clock, attributes = Clock(max_seconds, callback, max_steps=max_steps), Attributes(product, seed)
     if all(_is_table(term) for term in product.terms):
         return _fit_tables(product)
     made = [fit_term(term, attributes, clock) for term in product.terms]

@@ -8,7 +8,6 @@ every size, the best bases hardly change.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool
 
+from hdmm_bf import _limits as limits
 from hdmm_bf import _linalg as la
 from hdmm_bf._checks import fits
 from hdmm_bf._types import IndexArray, RealMatrix
@@ -25,15 +25,17 @@ from hdmm_bf.product_bounds.publicity import has_public_totals, indicators
 from hdmm_bf.product_bounds.resizing import resized, resized_edges
 from hdmm_bf.strategies.products.attribute import Attribute, Blocks
 from hdmm_bf.strategies.products.family import Family, Member
-from hdmm_bf.strategies.products.proofs import best_proof
+from hdmm_bf.strategies.products.proofs import best_proof, special
 from hdmm_bf.strategies.products.sketch import Found, Sketch
-from hdmm_bf.strategies.solver import Callback, Progress, descend, search
+from hdmm_bf.strategies.solver import Callback, Progress, Status, descend, search
 from hdmm_bf.structure import ProductProblem, Term
 
 WHY = "several attributes with edges and general queries: a search over product bases, checked against a proven bound"
 
 _COARSE_SIDE = 96
 _LARGE_SIDE = 400
+_SMALL, _TRIALS, _GROWTH = 48, 9, 2.5
+"""Side of the grid on which weights of the bound are tried, how often, and by which power of the side time grows."""
 _COARSE_SHARE = 0.6
 """Share of a time limit that coarse levels may use."""
 
@@ -53,21 +55,50 @@ _MIDDLE = Schedule(((64.0, 60), (256.0, 60)), 1e-3, 60, 10)
 _LARGE = Schedule(((128.0, 25),), 1e-3, 30, 10)
 
 
-def fit(product: ProductProblem, *, gap: float, max_seconds: float, callback: Callback | None) -> Found:
+def fit(
+    product: ProductProblem,
+    *,
+    gap: float,
+    max_seconds: float,
+    callback: Callback | None,
+    max_steps: int | None = None,
+) -> Found:
     """Search the bases of least error; the bound is proven apart, and may be missing or loose."""
+    started = limits.now()
     svd = product_svd_bound(product)
     family = build(product)
     if not family.types or not np.any(_seen(family, product)):
         return Found(_totals(product), 0.0, 0.0, svd, "bases", None, WHY, "exact", ())
-    bound, proof = best_proof(product)
-    found = search(
-        steps(product, bound=bound or 0.0, max_seconds=max_seconds),
-        gap=gap,
-        max_seconds=max_seconds,
-        callback=callback,
-    )
+    bound, proof, again = _proved(product)
+    left = _search_seconds(max_seconds - (limits.now() - started), again)
+    short: list[int] = []
+    with limits.limited(limits.now() + left):
+        members = steps(product, bound=bound or 0.0, max_seconds=left, out_of_time=short)
+        found = search(members, gap=gap, max_iterations=max_steps, callback=callback)
+    status: Status = "time limit" if short and found.status == "finished" else found.status
     sketch = to_sketch(family, found.best)
-    return Found((sketch,), found.error, bound, svd, "bases", proof, WHY, found.status, found.trace)
+    return Found((sketch,), found.error, bound, svd, "bases", proof, WHY, status, found.trace)
+
+
+def _proved(product: ProductProblem) -> tuple[float | None, Proof | None, float]:
+    """Return the bound, its proof, and the seconds that evaluating it again will take.
+
+    At a time limit a bound that the certificate evaluates anyway is not evaluated before.
+    """
+    started = limits.now()
+    if limits.time_left() < math.inf:
+        proof = special(product)
+        if proof is not None:
+            growth = max(1.0, max(product.sizes) / _SMALL) ** _GROWTH
+            return None, proof, (limits.now() - started) / _TRIALS * growth
+    bound, proof = best_proof(product)
+    return bound, proof, limits.now() - started
+
+
+def _search_seconds(max_seconds: float, reserve: float) -> float:
+    """What is left for the search, at least a quarter: the certificate will evaluate the bound once more."""
+    left = min(max_seconds, limits.time_left())
+    return max(left - reserve, left / 4, 0.0)
 
 
 def _totals(product: ProductProblem) -> tuple[Sketch, ...]:
@@ -82,10 +113,10 @@ def _seen(family: Family, product: ProductProblem) -> Bool[np.ndarray, ...]:
 
 
 def steps(
-    product: ProductProblem, *, bound: float, max_seconds: float = math.inf
+    product: ProductProblem, *, bound: float, max_seconds: float = math.inf, out_of_time: list[int] | None = None
 ) -> Iterator[Progress[Member, Proof | None]]:
-    """Yield members at full size, better and better."""
-    started = time.perf_counter()
+    """Yield members at full size, better and better; `out_of_time` gets the sides of the levels that were cut short."""
+    started = limits.now()
     levels = [product]
     while (coarse := coarser(levels[0])) is not None:
         levels.insert(0, coarse)
@@ -107,26 +138,27 @@ def steps(
                 yield Progress(member.error, bound, member, None)
         assert best is not None
         blocks = family.unpack(best.flat)
+        if limits.now() > until and out_of_time is not None:
+            out_of_time.append(side)
 
 
 def _improve(family: Family, flat: np.ndarray, schedule: Schedule, until: float) -> Iterator[Member]:
     """Yield the best member so far after every power."""
-    with la.threads_for(1 if max(family.shape) < _LARGE_SIDE else max(family.shape) ** 2):
+    with limits.limited(until), la.threads_for(1 if max(family.shape) < _LARGE_SIDE else max(family.shape) ** 2):
         family.set(flat)
         best = family.best_precisions(flat, family.uniform, gap=1e-2, steps=30)
     yield best
     both, mu = np.concatenate([flat, _logs(best.M)]), best.mu
     for power, iterations in schedule.powers:
-        if time.perf_counter() > until:
+        if limits.now() > until or limits.ending():
             return
-        with la.threads_for(1 if max(family.shape) < _LARGE_SIDE else max(family.shape) ** 2):
+        with limits.limited(until), la.threads_for(1 if max(family.shape) < _LARGE_SIDE else max(family.shape) ** 2):
             _, both = descend(
                 partial(family.loss, power=power),
                 both,
                 max_iterations=iterations,
                 tolerance=1e-14,
                 memory=schedule.memory,
-                until=until,
             )
             solved = family.best_precisions(both[: family.num_free], mu, gap=schedule.gap, steps=schedule.steps)
             mu = solved.mu

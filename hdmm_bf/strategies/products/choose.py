@@ -32,6 +32,7 @@ def fit_product(
     callback: Callback | None = None,
     family: str | None = None,
     mesh: Mesh | None = None,
+    max_steps: int | None = None,
 ) -> Found:
     """Find an implicit Gaussian strategy for a product problem without writing the domain out.
 
@@ -42,6 +43,7 @@ def fit_product(
         callback: called with error and bound after every step.
         family: one of FAMILIES, or None for the first that fits.
         mesh: the devices over which the factors of `kronecker` are spread; the other families do not use it.
+        max_steps: limit on the steps of the search; `marginals` has a closed form and takes none.
 
     Guarantees:
         The error is that of the sketches at sensitivity 1, and the bound is what `product_bound` gives for the proof.
@@ -56,6 +58,8 @@ def fit_product(
     if name == "marginals":
         return marginals.fit(product)
     if name == "kronecker":
-        return kronecker.fit(product, gap=gap, max_seconds=max_seconds, callback=callback, mesh=mesh)
+        return kronecker.fit(
+            product, gap=gap, max_seconds=max_seconds, callback=callback, mesh=mesh, max_steps=max_steps
+        )
     searches = {"sectors": sectors.fit, "bases": bases.fit}
-    return searches[name](product, gap=gap, max_seconds=max_seconds, callback=callback)
+    return searches[name](product, gap=gap, max_seconds=max_seconds, callback=callback, max_steps=max_steps)

@@ -9,12 +9,12 @@ are public, for every cell of the other attributes.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
+from hdmm_bf import _limits as limits
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.bounds import is_public
@@ -44,26 +44,39 @@ def applies(product: ProductProblem) -> bool:
 
 
 def fit(
-    product: ProductProblem, *, gap: float, max_seconds: float, callback: Callback | None, mesh: Mesh | None = None
+    product: ProductProblem,
+    *,
+    gap: float,
+    max_seconds: float,
+    callback: Callback | None,
+    mesh: Mesh | None = None,
+    max_steps: int | None = None,
 ) -> Found:
-    """Fit every attribute by the dense Gaussian search, its matrices spread over the mesh if there is one; multiply."""
-    started = time.perf_counter()
+    """Fit every attribute by the dense Gaussian search, its matrices spread over the mesh if there is one; multiply.
+
+    The attributes share the time that is left; the limit on steps is that of every attribute.
+    """
+    started = limits.now()
     (moved,) = moved_attributes(product)
     term, svd = product.terms[0], product_svd_bound(product)
     problems = [attribute_problem(product, i, moved) for i in range(len(product.sizes))]
-    aim, seconds = gap / len(problems), max_seconds / len(problems)
+    aim, until = gap / len(problems), started + max_seconds
     totals = indicators(product.edges[moved], product.sizes[moved])
     if any(map(is_public, problems)):
         rows = [np.eye(n)[: 0 if i == moved else n] for i, n in enumerate(product.sizes)]
         return Found((_sketch(rows, totals, moved),), 0.0, 0.0, svd, "kronecker", None, WHY, "exact", ())
     kernels = [None if mesh is None else gaussian.on_devices(problem, mesh, gap=aim) for problem in problems]
-    parts = [_optimum(*each, aim, seconds, clock(mesh)) for each in zip(problems, kernels, strict=True)]
+    most, ticks = min(max_steps or _MAX_STEPS, _MAX_STEPS), clock(mesh)
+    parts: list[Outcome[SquareMatrix, RealVector]] = []
+    for problem, kernel in zip(problems, kernels, strict=True):
+        left = min(until - limits.now(), limits.time_left()) if mesh is None else max_seconds
+        parts.append(_optimum(problem, kernel, aim, left / (len(problems) - len(parts)), most, ticks))
     factors = [_rows(problem, part.best) for problem, part in zip(problems, parts, strict=True)]
     error = term.weight**2 * math.prod(part.error for part in parts)
     proof = {"kind": "kronecker", "attribute": moved, "weights": [part.proof for part in parts]}
     bound = kronecker_bound(product, moved, [part.proof for part in parts])
-    status: Status = "converged" if error <= bound * (1 + gap) else "finished"
-    trace = (TracePoint(time.perf_counter() - started, error, bound),)
+    status: Status = "converged" if error <= bound * (1 + gap) else _status(parts)
+    trace = (TracePoint(limits.now() - started, error, bound),)
     if callback is not None:
         callback(trace[0])
     sketches = (_sketch(factors, totals, moved),)
@@ -87,12 +100,20 @@ def _optimum(
     kernel: gaussian.OnDevices | None,
     gap: float,
     max_seconds: float,
+    max_steps: int,
     clock: Callable[[], float],
 ) -> Outcome[SquareMatrix, RealVector]:
     with la.threads_for(problem.policy.num_cells):
         steps = gaussian.steps(problem, gap=gap, kernel=kernel)
-        found = search(steps, gap=gap, max_seconds=max_seconds, max_iterations=_MAX_STEPS, clock=clock)
+        found = search(steps, gap=gap, max_seconds=max_seconds, max_iterations=max_steps, clock=clock, whole_steps=True)
     return found if kernel is None else replace(found, best=kernel.to_host(found.best))
+
+
+def _status(parts: list[Outcome[SquareMatrix, RealVector]]) -> Status:
+    """What stopped the attributes' searches: an interruption, a limit, or nothing."""
+    ends = {part.status for part in parts}
+    stops: tuple[Status, ...] = ("interrupted", "time limit", "iteration limit")
+    return next((status for status in stops if status in ends), "finished")
 
 
 def _rows(problem: Problem, X: SquareMatrix) -> RealMatrix:

@@ -21,10 +21,10 @@ _GAP, _STEPS = 1e-2, 30
 
 def best_proof(product: ProductProblem) -> tuple[float | None, Proof | None]:
     """Return the largest bound among the kinds that fit the problem, and its proof."""
-    special = _special(product)
-    bound = None if special is None else proof_bound(product, special)
+    own = special(product)
+    bound = None if own is None else proof_bound(product, own)
     if bound is not None:
-        return bound, special
+        return bound, own
     found = [
         (b, p)
         for p in map(partial(_one_attribute, product), moved_attributes(product))
@@ -33,7 +33,8 @@ def best_proof(product: ProductProblem) -> tuple[float | None, Proof | None]:
     return max(found, key=lambda pair: pair[0], default=(None, None))
 
 
-def _special(product: ProductProblem) -> Proof | None:
+def special(product: ProductProblem) -> Proof | None:
+    """Return the proof for tables or grids, without its bound; None for other problems."""
     types = typed(product)
     if types is not None:
         return {"kind": "types", "weights": best_weights(types)}

@@ -38,7 +38,14 @@ def applies(product: ProductProblem) -> bool:
     return attribute is not None and sectors(product, attribute) is not None
 
 
-def fit(product: ProductProblem, *, gap: float, max_seconds: float, callback: Callback | None) -> Found:
+def fit(
+    product: ProductProblem,
+    *,
+    gap: float,
+    max_seconds: float,
+    callback: Callback | None,
+    max_steps: int | None = None,
+) -> Found:
     """Search the weights until the proven gap is reached."""
     attribute = arbitrary_attribute(product)
     parts = None if attribute is None else sectors(product, attribute)
@@ -50,7 +57,14 @@ def fit(product: ProductProblem, *, gap: float, max_seconds: float, callback: Ca
         return Found(_sketches(product, parts, list(none), 1.0), 0.0, 0.0, svd, "sectors", proof, WHY, "exact", ())
     steps = ascent(lambda mu: evaluate(parts, mu), parts.uniform)
     with la.threads_for(parts.n):
-        found = search(steps, gap=gap, max_seconds=max_seconds, max_iterations=_MAX_STEPS, callback=callback)
+        found = search(
+            steps,
+            gap=gap,
+            max_seconds=max_seconds,
+            max_iterations=min(max_steps or _MAX_STEPS, _MAX_STEPS),
+            callback=callback,
+            whole_steps=True,
+        )
     largest = float(_distances(parts, found.best).max())
     sketches = _sketches(product, parts, found.best, 1 / largest)
     bound = sectors_bound(parts, found.proof)
