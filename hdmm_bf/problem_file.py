@@ -9,8 +9,8 @@
     [fit]                         # noise, gap, family, seed, max_seconds, max_steps, workers, out
     [release]                     # epsilon, delta, rho: the budget for which `fit` tells the expected error
 
-Weights multiply the queries, and so the answers. Paths are relative to the file. Every mistake names the file and the
-line.
+Weights say how much the search minds errors, and change no answer. Paths are relative to the file. Every mistake names
+the file and the line.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ _SCHEMA: dict[str, dict[str, _Kind]] = {
         "spec": _SPEC,
         "file": _Kind("text", _is_text, '"W.npy"'),
         "union": _Kind("a list of texts", lambda v: _is_list(v, _is_text), '["identity:64", "prefix:64"]'),
-        "weights": _Kind("a list of numbers", lambda v: _is_list(v, _is_number), "[1, 2.5]"),
+        "weights": _Kind("a list of positive numbers", lambda v: _is_list(v, _is_positive), "[1, 2.5]"),
     },
     "fit": {
         "noise": _Kind("gaussian or laplace", lambda v: v in _NOISES, '"gaussian"'),

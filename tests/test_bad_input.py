@@ -315,6 +315,12 @@ def test_duplicate_edges_of_a_file_are_merged_and_noted(tmp_path):
     (lambda: workload.weighted(workload.identity(3), np.ones((3, 1))), "3 weights", "Give one weight"),
     (lambda: workload.weighted(workload.identity(3), [1, np.nan, 1]), "weights[1]=nan", FINITE),
     (lambda: workload.weighted(workload.identity(3), np.inf), "weights[0]=inf", FINITE),
+    (
+        lambda: workload.weighted(workload.identity(3), [1, 0, 1]),
+        "a weight of 0",
+        "Leave out queries that do not matter",
+    ),
+    (lambda: workload.weighted(workload.identity(3), -2), "a weight of -2", "Leave out queries that do not matter"),
 )
 def test_a_wrong_workload_is_refused(case):
     assert_refused(*case)

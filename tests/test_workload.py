@@ -67,11 +67,16 @@ def test_weights_and_unions_act_on_rows():
     first, second = workload.prefix(4), workload.from_matrix([[1.5, 0, -2, 0]], names=["contrast"])
     both = workload.union(workload.weighted(first, 2.0), workload.weighted(second, [0.1]))
     expected = np.vstack([2 * np.tri(4), 0.1 * np.array([[1.5, 0, -2, 0]])])
-    np.testing.assert_allclose(both.matrix.dense(), expected)
+    np.testing.assert_allclose(both.matrix.dense(), np.vstack([np.tri(4), [[1.5, 0, -2, 0]]]))
+    np.testing.assert_allclose(both.objective.dense(), expected)
+    np.testing.assert_allclose(both.weights(), [2, 2, 2, 2, 0.1])
     np.testing.assert_allclose(both.gram, expected.T @ expected)
     assert both.names() == ["a0=0", "a0=0..1", "a0=0..2", "total", "contrast"]
-    each = workload.weighted(first, [1e-8, 1.0, 1e8, 0.0])
-    np.testing.assert_allclose(each.gram, each.matrix.dense().T @ each.matrix.dense())
+    each = workload.weighted(first, [1e-8, 1.0, 1e8, 3.0])
+    np.testing.assert_allclose(each.gram, each.objective.dense().T @ each.objective.dense())
+    tables = workload.product(each, workload.weighted(workload.identity(2), 5))
+    np.testing.assert_allclose(tables.weights(), np.repeat([5e-8, 5, 5e8, 15], 2))
+    np.testing.assert_array_equal(tables.matrix.dense(), np.kron(np.tri(4), np.eye(2)))
 
 
 def test_product_asks_all_conjunctions():

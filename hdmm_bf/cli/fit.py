@@ -178,6 +178,8 @@ def describe(made: Any) -> str:
         ("public", "; ".join(record["discloses"]) or "nothing"),
         ("status", f"{made.sentence}"),
     ]
+    if made.problem.workload.is_weighted:
+        rows.insert(3, ("weights", "error and bounds count them; answers will be of the queries as written"))
     why = getattr(made, "why", "")
     if why:
         rows.insert(3, ("family", f"{record['family']}: {why}"))

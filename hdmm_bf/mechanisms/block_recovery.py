@@ -9,22 +9,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from jaxtyping import Int64
 
 from hdmm_bf._checks import fail, fits
-from hdmm_bf._types import IndexArray, RealMatrix, RealVector
+from hdmm_bf._types import IndexArray, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf.mechanisms import noise as samplers
 from hdmm_bf.mechanisms.noise import LARGEST
 from hdmm_bf.mechanisms.tables import Tables
 from hdmm_bf.strategies.blocks import AnyTensor, Block, BlockStrategy, apply_factors
 from hdmm_bf.structure import ProductProblem, Term, product_terms
 from hdmm_bf.workload import Boxes, Workload
 
+if TYPE_CHECKING:
+    from hdmm_bf.mechanisms.plan import Plan
+
 _EXACT_FLOAT = 2**53
 _BOX_BLOCK = 512
 _UNSEEN = 1e-10
+_ROUNDING = 1e-13
 
 
 @final
@@ -92,6 +97,25 @@ class BlockRecovery:
         every = np.concatenate(found)
         return every if chosen is None else every[chosen]
 
+    def total_variance(self, settled: Plan) -> float:
+        """Return the sum of the variances of all answers, with the noise of a plan: from the factors' Gram matrices."""
+        terms = self._written()
+        blocks = [(block, row_variances(block, settled)) for block in self.strategy.blocks]
+        if terms is None:
+            return float(sum(self.variances(self.product.problem.workload, spreads=[s for _, s in blocks])))
+        total = 0.0
+        for number, term in enumerate(terms):
+            for block, spread in blocks:
+                if block.answers(number):
+                    carried = [_carried(V, G) for V, G in zip(term.grams, block.inverses, strict=True)]
+                    total += term.weight**2 * _contracted(spread, carried)
+        return total
+
+    def _written(self) -> tuple[Term, ...] | None:
+        """The fitted workload by its factors, as written."""
+        workload = self.product.problem.workload
+        return product_terms(workload.matrix, self.product.sizes) if workload.is_weighted else self.product.terms
+
     def _check_complementary(self, what: str) -> None:
         if any(block.terms is not None for block in self.strategy.blocks):
             problem = "this strategy measures every table of its workload by itself"
@@ -102,7 +126,7 @@ class BlockRecovery:
             problem = f"the strategy is for {math.prod(self.product.sizes)} cells"
             raise fail("release", f"workload on {workload.num_cells} cells", problem, "Use the same domain.")
         fits("release", f"{workload.num_queries} answers", workload.num_queries * 8, advice="Ask for fewer queries.")
-        return product_terms(workload, self.product.sizes)
+        return product_terms(workload.matrix, self.product.sizes)
 
     def _box_variances(self, boxes: Boxes, chosen: IndexArray | None, rows: Sequence[AnyTensor]) -> RealVector:
         """For boxes each factor of a query is a difference of two cumulative sums of G_i's rows."""
@@ -152,6 +176,35 @@ def _maps(term: Term, block: Block) -> list[RealMatrix] | None:
             return None
         maps.append(mapped)
     return maps
+
+
+def row_scales(block: Block, settled: Plan) -> AnyTensor:
+    """Return the scale of the discrete noise of every row, in units of its integers; 0 for rows that need none."""
+    with np.errstate(divide="ignore"):
+        scale = np.ldexp(settled.scale / np.sqrt(block.full_precisions), sum(block.bits))
+    return np.where(block.full_precisions > 0, scale, 0.0)
+
+
+def row_variances(block: Block, settled: Plan) -> AnyTensor:
+    """Return the variance of the noise of every row, in units of the rows; 0 for rows that have none."""
+    scales = row_scales(block, settled)
+    levels, place = np.unique(scales, return_inverse=True)
+    found = [samplers.Sampler(settled.noise, level, 0.0).variance if level > 0 else 0.0 for level in levels.tolist()]
+    return np.asarray(np.ldexp(np.array(found)[place].reshape(scales.shape), -2 * sum(block.bits)))
+
+
+def _carried(V: SquareMatrix, G: RealMatrix) -> RealVector:
+    """Squared size, in the queries, of what each row of a factor adds; zero where it is only rounding."""
+    sizes = np.maximum(np.einsum("ij,ij->j", G, V @ G), 0.0)
+    room = _ROUNDING * float(np.abs(V).max()) * len(V) ** 2 * np.abs(G).max(axis=0) ** 2
+    return np.where(sizes > room, sizes, 0.0)
+
+
+def _contracted(tensor: AnyTensor, vectors: Sequence[RealVector]) -> float:
+    """sum_J tensor_J prod_i vectors_i[j_i]."""
+    for vector in vectors:
+        tensor = np.tensordot(vector, tensor, axes=(0, 0))
+    return float(tensor)
 
 
 def _measured(block: Block, data: Tables, total: int, room: int) -> Int64[np.ndarray, ...]:

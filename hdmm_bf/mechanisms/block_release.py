@@ -22,13 +22,13 @@ from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import Noise, RealVector
 from hdmm_bf.mechanisms import intervals
 from hdmm_bf.mechanisms import noise as samplers
-from hdmm_bf.mechanisms.block_recovery import BlockRecovery
+from hdmm_bf.mechanisms.block_recovery import BlockRecovery, row_scales, row_variances
 from hdmm_bf.mechanisms.ledger import Account
 from hdmm_bf.mechanisms.plan import Certified, Plan
 from hdmm_bf.mechanisms.release import checked_counts
 from hdmm_bf.mechanisms.released import Interval, Released
 from hdmm_bf.mechanisms.tables import Histogram, Records, Tables
-from hdmm_bf.strategies.blocks import AnyTensor, Block, BlockStrategy
+from hdmm_bf.strategies.blocks import AnyTensor, BlockStrategy
 from hdmm_bf.transform import Problem
 from hdmm_bf.workload import Workload
 
@@ -152,21 +152,6 @@ def as_tables(problem: Problem, counts: Any) -> Tables:
         return counts
     fits("release", f"a histogram of {problem.policy.domain}", problem.policy.num_cells * 8, advice="Use bf.Records.")
     return Histogram(checked_counts(problem, counts).reshape(problem.policy.domain.sizes))
-
-
-def row_scales(block: Block, settled: Plan) -> AnyTensor:
-    """Return the scale of the discrete noise of every row, in units of its integers; 0 for rows that need none."""
-    with np.errstate(divide="ignore"):
-        scale = np.ldexp(settled.scale / np.sqrt(block.full_precisions), sum(block.bits))
-    return np.where(block.full_precisions > 0, scale, 0.0)
-
-
-def row_variances(block: Block, settled: Plan) -> AnyTensor:
-    """Return the variance of the noise of every row, in units of the rows; 0 for rows that have none."""
-    scales = row_scales(block, settled)
-    levels, place = np.unique(scales, return_inverse=True)
-    found = [samplers.Sampler(settled.noise, level, 0.0).variance if level > 0 else 0.0 for level in levels.tolist()]
-    return np.asarray(np.ldexp(np.array(found)[place].reshape(scales.shape), -2 * sum(block.bits)))
 
 
 def _draw(noise: Noise, scales: AnyTensor, callback: Callable[[int], None] | None) -> Int64[np.ndarray, ...]:

@@ -18,7 +18,7 @@ from hdmm_bf._types import Noise
 _SMALLEST, _LARGEST = 1e-30, 1e7
 """Privacy losses outside are mistakes, or of no use."""
 
-_HUGE = 1e150
+_HUGE, _TINY = 1e150, 1e-300
 
 
 def noise_variance(
@@ -102,6 +102,22 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     _positive("epsilon", epsilon)
     _probability(delta)
     return 1.0 / _least(lambda inverse: zcdp_delta(1.0 / inverse, epsilon) <= delta)
+
+
+def loss_for(wanted: float, error: Callable[[float], float]) -> float:
+    """Return the privacy loss at which an error, which falls as the loss grows, is as wanted."""
+    from scipy.optimize import brentq
+
+    def excess(log_loss: float) -> float:
+        return math.log(max(error(math.exp(log_loss)), _TINY)) - math.log(wanted)
+
+    step = math.log(4.0)
+    low = high = 0.0
+    while excess(low) < 0:
+        low -= step
+    while excess(high) > 0:
+        high += step
+    return math.exp(low if low == high else brentq(excess, low, high, xtol=1e-14))
 
 
 def _least(holds: Callable[[float], bool]) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from jaxtyping import Int
@@ -21,6 +21,9 @@ from hdmm_bf._types import RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.strategies import Strategy
 from hdmm_bf.transform import Problem
 from hdmm_bf.workload import Workload
+
+if TYPE_CHECKING:
+    from hdmm_bf.mechanisms.plan import Plan
 
 _EPS = float(np.finfo(np.float64).eps)
 _ROW_ENTRIES = 2**22
@@ -138,6 +141,10 @@ class Reconstruction:
         if doubtful.size * n <= _ROW_ENTRIES:
             found[doubtful] = self._from_rows(doubtful)
         return np.asarray(np.maximum(found, 0.0))
+
+    def total_variance(self, settled: Plan) -> float:
+        """Return the sum of the variances of all answers, with the noise of a plan."""
+        return float(settled.stddev**2 * self.variances().sum())
 
     def _from_rows(self, chosen: Int[np.ndarray, " q"]) -> RealVector:
         rows = [(self.queries(block) ** 2).sum(axis=1) for block in self.blocks(chosen)]
