@@ -53,7 +53,7 @@ def test_flags_are_written_into_the_file(here):
     made = read("p.toml")
     assert made.policy.domain.names == ("age", "sex")
     assert (made.noise, made.out) == ("laplace", "p.bf")
-    invoke("init", "q.toml", "--domain", "4x2", "-w", "prefix", "-g", "line")
+    invoke("init", "q.toml", "--domain", "4x2", "-w", "prefix", "-g", "bounded")
     assert read("q.toml").workload.spec == "prefix:4x2"
 
 
@@ -91,6 +91,7 @@ def test_a_file_is_overwritten_only_by_force(tmp_path):
         (("-w", "prefix:4"), "needs both --workload W and --policy G"),
         (("--noise", "laplace"), "needs both --workload W and --policy G"),
         (("-w", "prefix", "-g", "line", "--domain", "age:x"), "'age:x' is no attribute"),
+        (("-w", "prefix", "-g", "line", "--domain", "age:3,sex:2"), "Use product:line:3,line:2"),
         (("no/folder.toml", "-w", "prefix:4", "-g", "line:4"), "cannot be written (No such file"),
     ],
 )
@@ -123,6 +124,7 @@ def test_a_terminal_is_asked(tmp_path):
     os.close(terminal)
     assert process.returncode == 0, stderr
     assert "marginals:5x2:1 under threshold:5x2:4" in stdout
+    assert "product:line,bounded" in stderr  # a line through a table is not offered
     made = read(tmp_path / "problem.toml")
     assert (made.policy.domain.names, made.noise) == (("age", "sex"), "laplace")
 

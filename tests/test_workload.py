@@ -131,3 +131,29 @@ def test_every_file_format_reads_the_same_matrix(tmp_path):
         made = workload.parse(str(tmp_path / name))
         np.testing.assert_array_equal(made.matrix.dense(), W, err_msg=name)
         assert made.num_cells == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "all,1,1\nfirst,1,0\n",
+        "query,young,old\nall,1,1\nfirst,1,0\n",
+        "query,0,1\nall,1,1\nfirst,1,0\n",
+        ",0,1\nall,1,1\nfirst,1,0\n",
+        "\ufeffall,1,1\r\nfirst ,1,0\r\n",
+    ],
+)
+def test_a_first_column_of_words_names_the_queries(text, tmp_path):
+    (tmp_path / "W.csv").write_text(text, encoding="utf-8", newline="")
+    made = workload.read(tmp_path / "W.csv")
+    np.testing.assert_array_equal(made.matrix.dense(), [[1, 1], [1, 0]])
+    assert made.names() == ["all", "first"]
+
+
+def test_names_of_queries_are_kept_on_a_domain_and_in_a_bundle(tmp_path):
+    import hdmm_bf as bf
+
+    (tmp_path / "W.csv").write_text("all,1,1\nfirst,1,0\n")
+    made = workload.parse(str(tmp_path / "W.csv"), domain=Domain((2,), ("age",)))
+    assert made.names() == ["all", "first"]
+    assert bf.load(bf.fit(made, "bounded:2").save(tmp_path / "n.bf")).problem.workload.names() == ["all", "first"]

@@ -9,13 +9,13 @@ import click
 
 from hdmm_bf._display import percent
 from hdmm_bf.cli.requests import problem_parameters, requested
-from hdmm_bf.cli.show import as_json, count, emit, facts, free_name, known, number, progress
+from hdmm_bf.cli.show import Choice, as_json, count, emit, facts, free_name, known, number, progress
 
 _GAP = click.option("--gap", default=1e-3, show_default=True, help="Stop when proven this close to the best possible.")
 _SECONDS = click.option("--max-seconds", type=float, metavar="T", help="Stop after this time with the best so far.")
 _NOISE = click.option(
     "--noise",
-    type=click.Choice(["gaussian", "laplace"]),
+    type=Choice(["gaussian", "laplace"]),
     default="gaussian",
     show_default=True,
     help="Gaussian: (epsilon, delta), optimal with proof. Laplace: pure epsilon.",

@@ -10,7 +10,9 @@ from typing import Any
 
 import click
 
-from hdmm_bf.cli.show import as_json, count, emit, facts, number
+from hdmm_bf.cli.show import Choice, as_json, count, emit, facts, number
+
+_MISSING = "Cells that a list of cell,count lines leaves out: refuse the file, or count zero records."
 
 
 @click.command(
@@ -19,6 +21,7 @@ from hdmm_bf.cli.show import as_json, count, emit, facts, number
 )
 @click.argument("bundle")
 @click.option("--data", "-d", metavar="FILE", help="Counts: .npy, or .csv with one number a cell or cell,count lines.")
+@click.option("--missing", type=Choice(["refuse", "zero"]), default="refuse", show_default=True, help=_MISSING)
 @click.option("--epsilon", type=float, metavar="E", help="Privacy loss.")
 @click.option("--delta", type=float, metavar="D", help="For Gaussian noise: probability that it is exceeded.")
 @click.option("--rho", type=float, metavar="R", help="For Gaussian noise: zCDP instead of epsilon and delta.")
@@ -35,6 +38,7 @@ from hdmm_bf.cli.show import as_json, count, emit, facts, number
 def release(
     bundle: str,
     data: str | None,
+    missing: str,
     epsilon: float | None,
     delta: float | None,
     rho: float | None,
@@ -64,13 +68,16 @@ def release(
     _check(made, level, steps, [out, estimate], [data, ledger])
     stated = _total(ledger, total, data_id)
     record = {"bundle": bundle, **made.summary(), **settled.summary()}
+    for sentence in settled.warnings:
+        click.echo(f"hdmm-bf: warning: {sentence}", err=True)
     if dry_run:
         _tell(record, settled, as_json, "Nothing was read or spent.")
         return
     assert data is not None
     assert out is not None
     asked = None if queries is None else fitting.as_workload(queries)
-    files = _released(made, settled, data, (out, estimate), asked, level, steps, (ledger, stated, data_id))
+    counts = (data, missing)
+    files = _released(made, settled, counts, (out, estimate), asked, level, steps, (ledger, stated, data_id))
     written = "Wrote " + ", ".join(files)
     _tell({**record, "files": files, "level": level, "ledger": ledger}, settled, as_json, written)
 
@@ -93,7 +100,7 @@ def _check(made: Any, level: float, steps: list[str], targets: list[str | None],
 def _released(
     made: Any,
     settled: Any,
-    data: str,
+    counts: tuple[str, str],
     targets: tuple[str, str | None],
     asked: Any,
     level: float,
@@ -107,7 +114,8 @@ def _released(
     from hdmm_bf.mechanisms.release import checked_counts
 
     out, estimate = targets
-    x = checked_counts(made.problem, read_counts(data, made.problem.policy.domain))
+    data, missing = counts
+    x = checked_counts(made.problem, read_counts(data, made.problem.policy.domain, missing=missing))  # type: ignore[arg-type]
     account = _account(booking, x)
     with _drawing(made.num_rows) as show:
         released = publish(settled, made, x, account=account, callback=show)

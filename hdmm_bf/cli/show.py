@@ -19,6 +19,20 @@ from hdmm_bf._display import percent
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
 
+class Choice(click.Choice[str]):
+    """One of several words; a mistyped one is answered with the nearest."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word, or refuse it."""
+        from hdmm_bf._checks import nearest
+
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            words = [str(choice) for choice in self.choices]
+            self.fail(f"{value!r} is not one of {', '.join(words)}. {nearest(str(value), words)}", param, ctx)
+
+
 def facts(rows: list[tuple[str, str]]) -> str:
     """Lay out names and values in two columns."""
     width = max(len(name) for name, _ in rows)

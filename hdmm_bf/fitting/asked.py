@@ -14,6 +14,7 @@ from hdmm_bf.devices import Mesh
 from hdmm_bf.error import Draft, draft
 from hdmm_bf.fitting.record import Fit
 from hdmm_bf.strategies import Callback, grids, p_identity, portfolio
+from hdmm_bf.strategies.products import choose as products
 from hdmm_bf.strategies.products.choose import choose
 from hdmm_bf.structure import ProductProblem
 from hdmm_bf.transform import Problem
@@ -63,7 +64,7 @@ class Asked:
 def check_search(noise: str, gap: float, max_seconds: float | None, family: str | None) -> None:
     """Refuse options of a search that are out of range or do not go together."""
     if noise not in ("gaussian", "laplace"):
-        raise fail("fit", f"noise={noise!r}", "is not a noise", "Use 'gaussian' or 'laplace'.")
+        raise fail("fit", f"noise={noise!r}", "is not a noise", nearest(str(noise), ("gaussian", "laplace")))
     if not 0 < gap < math.inf or (max_seconds is not None and not max_seconds > 0):
         shown = f"gap={gap}, max_seconds={max_seconds}"
         raise fail("fit", shown, "both must be positive numbers", "Use for example gap=1e-3, max_seconds=60.")
@@ -72,11 +73,18 @@ def check_search(noise: str, gap: float, max_seconds: float | None, family: str 
     if family is None or (noise, family) == ("gaussian", "gaussian"):
         return
     if family not in portfolio.FAMILIES:
-        advice = nearest(family, [*portfolio.FAMILIES, *PRODUCT_FAMILIES])
+        advice = nearest(family, families_for(noise))
         raise fail("fit", f"family={family!r}", f"is not a family for {noise.capitalize()} noise", advice)
     if noise == "gaussian":
         advice = "Leave the family out: the Gaussian search is optimal."
         raise fail("fit", f"family={family!r}", "is for Laplace noise", advice)
+
+
+def families_for(noise: str) -> list[str]:
+    """Return the names of the families that search strategies for a noise."""
+    if noise == "gaussian":
+        return ["gaussian", *products.FAMILIES]
+    return [*portfolio.FAMILIES, *PRODUCT_FAMILIES]
 
 
 def _check_grid(problem: Problem, family: str | None) -> None:

@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Bool, Int64
 
 from hdmm_bf._checks import fail, fits
-from hdmm_bf._types import IndexArray, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf._types import EdgeArray, IndexArray, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf.matrix import Dense, Identity, Incidence, Matrix, Ones, Sparse
 from hdmm_bf.mechanisms import noise as samplers
 from hdmm_bf.mechanisms.noise import LARGEST
+from hdmm_bf.mechanisms.reconstruction import PROBE, PROBES
 from hdmm_bf.mechanisms.tables import Tables
 from hdmm_bf.strategies.blocks import AnyTensor, Block, BlockStrategy, apply_factors
 from hdmm_bf.structure import ProductProblem, Term, product_terms
-from hdmm_bf.workload import Boxes, Workload
+from hdmm_bf.workload import AllRange, Boxes, Prefix, Workload
 
 if TYPE_CHECKING:
     from hdmm_bf.mechanisms.plan import Plan
@@ -61,7 +63,8 @@ class BlockRecovery:
         if workload is not self.product.problem.workload:
             self._check_complementary(f"workload {workload.spec}")
         if terms is None:
-            return np.asarray(workload.matrix.mv(self.estimate(measured)), dtype=np.float64)
+            found_all = np.asarray(workload.matrix.mv(self.estimate(measured)), dtype=np.float64)
+            return self._whole_where_public(workload, found_all)
         found = []
         for number, term in enumerate(terms):
             shape = tuple(f.shape[0] for f in term.factors)
@@ -72,7 +75,35 @@ class BlockRecovery:
                     _check_measured(workload, maps, block)
                     total += term.weight * apply_factors(maps, y)
             found.append(total.ravel())
-        return np.concatenate(found)
+        return self._whole_where_public(workload, np.concatenate(found))
+
+    def _whole_where_public(self, workload: Workload, answers: RealVector) -> RealVector:
+        """Round answers without noise that are whole but for the rounding of the inverses."""
+        if not self._is_whole(workload):
+            return answers
+        whole = np.rint(answers)
+        near = np.abs(answers - whole) <= _UNSEEN * np.maximum(np.abs(answers), 1.0)
+        return np.where(near & self.public_queries(workload), whole, answers)
+
+    def _is_whole(self, workload: Workload) -> bool:
+        """Whether every coefficient of the queries is a whole number."""
+        terms = product_terms(workload.matrix, self.product.sizes)
+        if terms is None:
+            return isinstance(workload.matrix, Boxes)
+        return all(t.weight == np.rint(t.weight) and all(map(_is_whole, t.factors)) for t in terms)
+
+    def public_queries(self, workload: Workload) -> Bool[np.ndarray, " m"]:
+        """Say which queries no edge of any attribute sees; others than products and boxes are taken for seen."""
+        matrix, sizes = workload.matrix, self.product.sizes
+        flows = [_flows(edges, size) for edges, size in zip(self.product.edges, sizes, strict=True)]
+        if isinstance(matrix, Boxes):
+            sums = [np.concatenate([np.zeros((1, PROBES), dtype=np.int64), np.cumsum(flow, axis=0)]) for flow in flows]
+            seen = [np.any(s[matrix.high[:, i] + 1] != s[matrix.low[:, i]], axis=1) for i, s in enumerate(sums)]
+            return np.asarray(~np.any(seen, axis=0))
+        terms = product_terms(matrix, sizes)
+        if terms is None:
+            return np.zeros(workload.num_queries, dtype=bool)
+        return np.concatenate([_public_rows(term, flows) for term in terms])
 
     def variances(
         self, workload: Workload, chosen: IndexArray | None = None, *, spreads: Sequence[AnyTensor] | None = None
@@ -94,7 +125,7 @@ class BlockRecovery:
                 if maps is not None:
                     total += term.weight**2 * apply_factors([m**2 for m in maps], spread)
             found.append(total.ravel())
-        every = np.concatenate(found)
+        every = np.where(self.public_queries(workload), 0.0, np.concatenate(found))
         return every if chosen is None else every[chosen]
 
     def total_variance(self, settled: Plan) -> float:
@@ -191,6 +222,31 @@ def row_variances(block: Block, settled: Plan) -> AnyTensor:
     levels, place = np.unique(scales, return_inverse=True)
     found = [samplers.Sampler(settled.noise, level, 0.0).variance if level > 0 else 0.0 for level in levels.tolist()]
     return np.asarray(np.ldexp(np.array(found)[place].reshape(scales.shape), -2 * sum(block.bits)))
+
+
+def _flows(edges: EdgeArray, size: int) -> Int64[np.ndarray, "_ _"]:
+    """Random whole numbers of records moved along every edge of an attribute: what they do to its values."""
+    moves = np.random.default_rng(0).integers(1, PROBE, size=(len(edges), PROBES))
+    return np.asarray(Incidence(edges[:, 0], edges[:, 1], size).mv(moves))
+
+
+def _public_rows(term: Term, flows: Sequence[Int64[np.ndarray, "_ _"]]) -> Bool[np.ndarray, " m"]:
+    """Rows of a product that are the same along every edge: those of each factor are."""
+    public = np.ones(1, dtype=bool)
+    for factor, flow in zip(term.factors, flows, strict=True):
+        unseen = ~np.any(np.asarray(factor.mv(flow)), axis=1)
+        public = np.logical_and.outer(public, unseen).ravel()
+    return public
+
+
+def _is_whole(factor: Matrix) -> bool:
+    """Whether a factor counts whole records: the named ones do, others say it by their entries."""
+    if isinstance(factor, Dense):
+        return bool(np.all(factor.array == np.rint(factor.array)))
+    if isinstance(factor, Sparse):
+        data = factor.sparse().data
+        return bool(np.all(data == np.rint(data)))
+    return isinstance(factor, Identity | Ones | Prefix | AllRange | Boxes)
 
 
 def _carried(V: SquareMatrix, G: RealMatrix) -> RealVector:

@@ -16,7 +16,7 @@ from hdmm_bf._types import Noise
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.mechanisms import noise as samplers
 from hdmm_bf.mechanisms.noise import Sampler
-from hdmm_bf.mechanisms.privacy import noise_variance, zcdp_epsilon, zcdp_rho
+from hdmm_bf.mechanisms.privacy import noise_variance, weak_promises, zcdp_epsilon, zcdp_rho
 from hdmm_bf.mechanisms.reconstruction import Reconstruction
 from hdmm_bf.strategies import Strategy
 from hdmm_bf.transform import Problem
@@ -119,6 +119,11 @@ class Plan:
             parts.insert(0, f"epsilon = {self.epsilon:g}, delta = {self.delta:g}")
         return ", by ".join(parts)
 
+    @property
+    def warnings(self) -> list[str]:
+        """What whoever signs off the release should know: a sentence for each parameter that promises little."""
+        return weak_promises(epsilon=self.epsilon, delta=self.delta, rho=self.rho)
+
     def check_made_for(self, certificate: Certificate) -> None:
         """Refuse to be carried out on a strategy of another sensitivity."""
         made_for = self.noise, self.calibrated, self.bits
@@ -143,6 +148,7 @@ class Plan:
             "grid_bits": self.bits,
             "expected_error": self.expected_error,
             "rmse": self.rmse,
+            "warnings": self.warnings,
         }
 
 

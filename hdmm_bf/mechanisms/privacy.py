@@ -18,6 +18,9 @@ from hdmm_bf._types import Noise
 _SMALLEST, _LARGEST = 1e-30, 1e7
 """Privacy losses outside are mistakes, or of no use."""
 
+_WEAK_DELTA, _WEAK_EPSILON, _USUAL_DELTA = 1e-3, 10.0, 1e-6
+"""Parameters beyond which a promise is called weak, and the delta at which rho is judged."""
+
 _HUGE, _TINY = 1e150, 1e-300
 
 
@@ -102,6 +105,25 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     _positive("epsilon", epsilon)
     _probability(delta)
     return 1.0 / _least(lambda inverse: zcdp_delta(1.0 / inverse, epsilon) <= delta)
+
+
+def weak_promises(*, epsilon: float | None, delta: float | None, rho: float | None) -> list[str]:
+    """Say, a sentence each, which privacy parameters promise little; none for the usual ones."""
+    found = []
+    if delta is not None and delta > _WEAK_DELTA:
+        found.append(
+            f"delta = {delta:g} is a weak promise: with this probability the release may reveal a record in full. "
+            "Use less than 1 / number of records, for example 1e-6."
+        )
+    limit = zcdp_epsilon(rho, _USUAL_DELTA) if epsilon is None and rho is not None else epsilon
+    if limit is not None and limit > _WEAK_EPSILON:
+        name = f"epsilon = {epsilon:g}" if epsilon is not None else f"rho = {rho:g}"
+        odds = f"e^{limit:.0f}"
+        found.append(
+            f"{name} is a weak promise: the odds of any guess about one record may grow {odds} times. "
+            "Usual are epsilons up to 10."
+        )
+    return found
 
 
 def loss_for(wanted: float, error: Callable[[float], float]) -> float:
