@@ -212,8 +212,9 @@ def test_answers_to_public_queries_are_exact_whole_numbers(name):
 
 def test_large_public_totals_are_exact():
     fit = bf.fit("prefix:4", "line:4")
-    x = np.array([2**52, 1, 2, 4])
-    assert bf.release(fit, x, rho=1.0).answers[-1] == 2**52 + 7
+    x = np.array([2**40, 1, 2, 4])
+    for _ in range(8):
+        assert bf.release(fit, x, rho=1.0).answers[-1] == 2**40 + 7
 
 
 @pytest.mark.parametrize(

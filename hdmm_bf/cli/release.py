@@ -12,8 +12,6 @@ import click
 
 from hdmm_bf.cli.show import Choice, as_json, count, emit, facts, number
 
-_MISSING = "Cells that a list of cell,count lines leaves out: refuse the file, or count zero records."
-
 
 @click.command(
     short_help="Answer the workload on data, with exact noise.",
@@ -21,7 +19,7 @@ _MISSING = "Cells that a list of cell,count lines leaves out: refuse the file, o
 )
 @click.argument("bundle")
 @click.option("--data", "-d", metavar="FILE", help="Counts: .npy, or .csv with one number a cell or cell,count lines.")
-@click.option("--missing", type=Choice(["refuse", "zero"]), default="refuse", show_default=True, help=_MISSING)
+@click.option("--missing", type=Choice(["zero"]), metavar="zero", help="Take cells that a list leaves out for empty.")
 @click.option("--epsilon", type=float, metavar="E", help="Privacy loss.")
 @click.option("--delta", type=float, metavar="D", help="For Gaussian noise: probability that it is exceeded.")
 @click.option("--rho", type=float, metavar="R", help="For Gaussian noise: zCDP instead of epsilon and delta.")
@@ -38,7 +36,7 @@ _MISSING = "Cells that a list of cell,count lines leaves out: refuse the file, o
 def release(
     bundle: str,
     data: str | None,
-    missing: str,
+    missing: str | None,
     epsilon: float | None,
     delta: float | None,
     rho: float | None,
@@ -76,7 +74,7 @@ def release(
     assert data is not None
     assert out is not None
     asked = None if queries is None else fitting.as_workload(queries)
-    counts = (data, missing)
+    counts = (data, missing or "refuse")
     files = _released(made, settled, counts, (out, estimate), asked, level, steps, (ledger, stated, data_id))
     written = "Wrote " + ", ".join(files)
     _tell({**record, "files": files, "level": level, "ledger": ledger}, settled, as_json, written)
