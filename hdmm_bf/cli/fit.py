@@ -80,7 +80,9 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 @_STEPS
 @_WORKERS
 @_GAP
-@click.option("--devices", type=int, metavar="N", help="Spread a dense Gaussian, kronecker or p-identity search over N devices.")
+@click.option(
+    "--devices", type=int, metavar="N", help="Spread a gaussian, kronecker or p-identity search over N devices."
+)
 @as_json
 @click.pass_context
 def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any) -> None:
