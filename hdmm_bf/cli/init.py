@@ -100,7 +100,7 @@ spec = {_quoted(policy)}
 spec = {_quoted(workload)}
 # file = "W.npy"                 # instead of spec: any real matrix, one column a cell
 # union = ["identity", "prefix"] # instead of spec: several workloads together
-# weights = [1, 2]               # of the union: how much the search minds errors; answers stay as they are
+# weights = [1, 2]               # of the union: how much errors count; no answer changes
 
 [fit]
 noise = {_quoted(choice.noise)}

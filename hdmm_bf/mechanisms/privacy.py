@@ -1,8 +1,8 @@
 """From privacy parameters to the size of the noise, for a strategy of sensitivity 1, and back.
 
 `noise_variance` is that of ideal Laplace and Gaussian noise, the Gaussian calibrated exactly (Balle and Wang, 2018): a
-yardstick. What a release draws is discrete noise, accounted in zero-concentrated privacy (`zcdp_*`), which holds exactly
-for it and asks for a few percent more noise; a plan predicts errors with that.
+yardstick. What a release draws is discrete noise, accounted in zero-concentrated privacy (`zcdp_*`), which holds for it
+exactly and asks for a few percent more noise; a plan predicts errors with that.
 """
 
 from __future__ import annotations
