@@ -31,6 +31,7 @@ MAX_BITS = 1000
 _LONGEST_PART = 400  # characters of a value or a problem that are shown
 _SPARSE_BYTES = 16  # one float64 value and one int64 column index
 _POINTER_BYTES = 8
+_OTHER_MARKS = {";": "semicolons", "\t": "tabs"}
 _LARGEST_INT64 = np.iinfo(np.int64).max
 
 
@@ -251,7 +252,20 @@ def csv_rows(where: str, file: Path) -> list[tuple[int, list[str]]]:
     """Read the rows of a CSV file that are not empty, each with the number of its line."""
     reader = csv.reader(io.StringIO(utf8_text(where, file)))
     try:
-        return [(reader.line_num, row) for row in reader if row]
+        rows = [(reader.line_num, row) for row in reader if row]
     except csv.Error as error:
         place = f"{file}, line {reader.line_num}"
         raise fail(where, place, f"not readable as CSV ({error})", "Write one number a field.") from None
+    for line, row in rows[:1]:  # further down a mark may be part of a name
+        other = next((mark for mark in _OTHER_MARKS if _separates(mark, row)), None)
+        if other is not None:
+            advice = "Write commas between fields, and points in decimals."
+            raise fail(where, f"{file}, line {line}", f"has {_OTHER_MARKS[other]} between its fields", advice)
+    return rows
+
+
+def _separates(mark: str, row: list[str]) -> bool:
+    """Whether a mark other than a comma stands between the fields of a row: it is in the only one, or beside digits."""
+    parts = [part.strip() for entry in row for part in entry.split(mark)]
+    numbers_beside = any(re.search(rf"\d\s*{mark}\s*\d", entry) for entry in row)
+    return len(parts) > len(row) and (len(row) == 1 or numbers_beside)

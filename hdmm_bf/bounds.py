@@ -146,7 +146,7 @@ class GramRoot:
 
 def explicit_rows(problem: Problem) -> RealMatrix | None:
     """Return W D if the workload is a custom matrix of moderate height, else None."""
-    matrix, k = problem.workload.matrix, problem.grounding.kept.size
+    matrix, k = problem.workload.objective, problem.grounding.kept.size
     inner = matrix.inner if isinstance(matrix, Weighted) else matrix
     custom = isinstance(inner, Dense | Sparse | Stack)
     return problem.W_D() if custom and matrix.shape[0] <= _EXPLICIT_ROWS * k else None

@@ -108,15 +108,18 @@ def contents(folder: Path, manifest: dict[str, Any], files: dict[str, bytes]) ->
     custom = manifest["workload"]["file"]
     with blaming(folder, checks.WORKLOAD if custom else MANIFEST):
         arrays = load_npz(folder, checks.WORKLOAD, files) if custom else {}
-        names = checks.stored_names(arrays)
+        names, weights_of_queries = checks.stored_names(arrays), arrays.pop(checks.WEIGHTS, None)
         matrix = checks.stored_matrix(arrays) if custom else None
-        problem = Problem(checks.stored_workload(manifest["workload"], matrix, domain, names), policy)
+        workload = checks.stored_workload(manifest["workload"], matrix, domain, names)
+        problem = Problem(checks.reweighted(workload, weights_of_queries), policy)
     certificate = parse_json(folder, "certificate.json", files["certificate.json"])
     return Contents(problem, strategy, weights, certificate, manifest)
 
 
 def _workload_bytes(problem: Problem) -> bytes:
     matrix, names = problem.workload.matrix, checks.names_record(problem.workload)
+    if problem.workload.is_weighted:
+        names |= {checks.WEIGHTS: problem.workload.weights()}
     if isinstance(matrix, Dense):
         return npz(W=matrix.array, **names)
     S = matrix.sparse()

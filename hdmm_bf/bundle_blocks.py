@@ -23,9 +23,10 @@ from hdmm_bf.domain import Domain
 from hdmm_bf.matrix import Dense, Identity, Kronecker, Matrix, Ones, Stack, Weighted
 from hdmm_bf.policy import Policy
 from hdmm_bf.strategies.blocks import Block, BlockStrategy, from_integers
-from hdmm_bf.structure import ProductProblem, as_product
+from hdmm_bf.structure import ProductProblem, Term, as_product, product_terms
 from hdmm_bf.transform import Problem
 from hdmm_bf.workload import AllRange, Prefix, Workload
+from hdmm_bf.workload.queries import row_weights
 
 BLOCKS = checks.BLOCKS
 _NAMED: dict[str, type[Any]] = {"identity": Identity, "ones": Ones, "prefix": Prefix, "all-range": AllRange}
@@ -64,7 +65,7 @@ def write(
     }
     named = _workload_record(workload)
     if named["file"]:
-        files[WORKLOAD] = npz(**_term_arrays(product))
+        files[WORKLOAD] = npz(**_term_arrays(product), **_weight_arrays(product))
     record = {
         **manifest,
         "domain": domain_record(policy.domain),
@@ -243,9 +244,29 @@ def _workload_record(workload: Workload) -> dict[str, Any]:
     return {"spec": checks.described(workload.spec, "workload"), "file": True}
 
 
+def _written_terms(product: ProductProblem) -> tuple[Term, ...]:
+    terms = product_terms(product.problem.workload.matrix, product.sizes)
+    assert terms is not None, "checked by as_product"
+    return terms
+
+
+def _weight_arrays(product: ProductProblem) -> dict[str, AnyArray]:
+    """Weights of the queries: one a term, and one a row of the factors that have any."""
+    if not product.problem.workload.is_weighted:
+        return {}
+    pairs = list(zip(product.terms, _written_terms(product), strict=True))
+    arrays: dict[str, AnyArray] = {"importance": np.array([term.weight / written.weight for term, written in pairs])}
+    for k, (term, written) in enumerate(pairs):
+        for i, (factor, plain) in enumerate(zip(term.factors, written.factors, strict=True)):
+            if isinstance(factor, Weighted | Stack | Kronecker) and factor is not plain:
+                arrays[f"t{k}_w{i}"] = row_weights(factor, plain)
+    return arrays
+
+
 def _term_arrays(product: ProductProblem) -> dict[str, AnyArray]:
-    arrays: dict[str, AnyArray] = {"weights": np.array([term.weight for term in product.terms])}
-    for k, term in enumerate(product.terms):
+    terms = _written_terms(product)
+    arrays: dict[str, AnyArray] = {"weights": np.array([term.weight for term in terms])}
+    for k, term in enumerate(terms):
         for i, factor in enumerate(term.factors):
             name = next((name for name, kind in _NAMED.items() if type(factor) is kind), None)
             arrays[f"t{k}_f{i}"] = factor.dense() if name is None else np.array(name)
@@ -264,7 +285,33 @@ def _stored_workload(record: dict[str, Any], arrays: dict[str, AnyArray] | None,
         raise fail("workload", "weights", "must be one for each term", WRITE_AGAIN)
     blocks = tuple(_stored_term(arrays, k, float(w), domain) for k, w in enumerate(weights))
     matrix = blocks[0] if len(blocks) == 1 else Stack(blocks)
-    return Workload(matrix, domain, record["spec"], lambda i: f"query {i}")
+    return Workload(matrix, domain, record["spec"], lambda i: f"query {i}", _stored_objective(arrays, blocks))
+
+
+def _stored_objective(arrays: dict[str, AnyArray], blocks: tuple[Matrix, ...]) -> Matrix | None:
+    """Put the weights of the queries on the terms and factors that have any."""
+    if "importance" not in arrays:
+        return None
+    importance = _positive(arrays, "importance", len(blocks))
+    heavy = []
+    for k, block in enumerate(blocks):
+        inner = block.inner if isinstance(block, Weighted) else block
+        factors = inner.factors if isinstance(inner, Kronecker) else (inner,)
+        names = [f"t{k}_w{i}" for i in range(len(factors))]
+        own = tuple(
+            Weighted(_positive(arrays, name, factor.shape[0]), factor) if name in arrays else factor
+            for name, factor in zip(names, factors, strict=True)
+        )
+        scale = importance[k] * (block.weights[0] if isinstance(block, Weighted) else 1.0)
+        heavy.append(Weighted(np.array([scale]), own[0] if len(own) == 1 else Kronecker(own)))
+    return heavy[0] if len(heavy) == 1 else Stack(tuple(heavy))
+
+
+def _positive(arrays: dict[str, AnyArray], name: str, size: int) -> AnyArray:
+    weights = finite("workload", name, _array(arrays, name, "f", 1))
+    if weights.size not in (1, size) or weights.min() <= 0:
+        raise fail("workload", name, "must be positive, one for each", WRITE_AGAIN)
+    return np.asarray(np.broadcast_to(weights, size) if name == "importance" else weights)
 
 
 def _stored_term(arrays: dict[str, AnyArray], k: int, weight: float, domain: Domain) -> Matrix:

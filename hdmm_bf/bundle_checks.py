@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ FILES = frozenset({"strategy.npz", "policy.npz", "certificate.json"})
 BLOCKS = "blocks.npz"
 BLOCK_FILES = frozenset({BLOCKS, "policy.npz", "certificate.json"})
 WORKLOAD = "workload.npz"
+WEIGHTS = "weights"
 
 _MOST_BITS = 1000
 _INTEGER_LIMIT = 2**52
@@ -305,9 +307,17 @@ def workload_record(workload: Workload) -> dict[str, Any]:
     return {"spec": described(workload.spec, "matrix"), "file": True}
 
 
+def reweighted(workload: Workload, weights: AnyArray | None) -> Workload:
+    """Return a workload with the weights that a file holds; they do not change its name."""
+    if weights is None:
+        return workload
+    _typed(WEIGHTS, weights, "f", 1)
+    return replace(workloads.weighted(workload, weights), spec=workload.spec)
+
+
 def alike(named: Workload, given: Workload) -> bool:
     """Whether a workload of a spec string is the given one, judged by kind, name and shape."""
-    kind = type(named.matrix) is type(given.matrix)
+    kind = type(named.matrix) is type(given.matrix) and not given.is_weighted
     return kind and (named.spec, named.matrix.shape) == (given.spec, given.matrix.shape)
 
 

@@ -50,6 +50,8 @@ def write_folder(target: Path, manifest: dict[str, Any], files: dict[str, bytes]
 def read_folder(path: str | Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Return the manifest and the files it names, checked byte for byte."""
     folder = Path(path)
+    if not os.path.lexists(folder):
+        raise fail("bundle.read", repr(str(folder)), "there is no such folder", "Check the path.")
     if not os.path.isfile(folder / MANIFEST):
         raise fail("bundle.read", repr(str(folder)), "is not a bundle (no manifest.json)", WRITE_AGAIN)
     manifest = parse_json(folder, MANIFEST, _bytes(folder, MANIFEST))

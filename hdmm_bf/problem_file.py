@@ -9,8 +9,8 @@
     [fit]                         # noise, gap, family, seed, max_seconds, max_steps, workers, out
     [release]                     # epsilon, delta, rho: the budget for which `fit` tells the expected error
 
-Weights multiply the queries, and so the answers. Paths are relative to the file. Every mistake names the file and the
-line.
+Weights say how much the search minds errors, and change no answer. Paths are relative to the file. Every mistake names
+the file and the line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hdmm_bf import workload as workloads
 from hdmm_bf._checks import fail, naming, nearest, utf8_text
 from hdmm_bf._types import Noise
 from hdmm_bf.domain import Domain, as_domain
-from hdmm_bf.fitting.asked import DEFAULT_GAP, PRODUCT_FAMILIES
+from hdmm_bf.fitting.asked import DEFAULT_GAP, FAMILIES, PRODUCT_FAMILIES
 from hdmm_bf.mechanisms.privacy import noise_variance
 from hdmm_bf.policy import Policy
 from hdmm_bf.policy import files as policy_files
@@ -127,7 +127,7 @@ _SCHEMA: dict[str, dict[str, _Kind]] = {
         "spec": _SPEC,
         "file": _Kind("text", _is_text, '"W.npy"'),
         "union": _Kind("a list of texts", lambda v: _is_list(v, _is_text), '["identity:64", "prefix:64"]'),
-        "weights": _Kind("a list of numbers", lambda v: _is_list(v, _is_number), "[1, 2.5]"),
+        "weights": _Kind("a list of positive numbers", lambda v: _is_list(v, _is_positive), "[1, 2.5]"),
     },
     "fit": {
         "noise": _Kind("gaussian or laplace", lambda v: v in _NOISES, '"gaussian"'),
@@ -281,10 +281,11 @@ def _check_table(problem: _File, place: Place, table: dict[str, Any], known: Map
 def _check_family(problem: _File, family: str) -> None:
     from hdmm_bf.strategies import portfolio
 
+    noise = problem.tables["fit"].get("noise", "gaussian")
     known = {"gaussian", "grid", *PRODUCT_FAMILIES, *portfolio.FAMILIES}
     if family not in known:
         with problem.at("fit", "family"):
-            raise fail("fit", f"family = {family!r}", "is not a family", nearest(family, known))
+            raise fail("fit", f"family = {family!r}", "is not a family", nearest(family, FAMILIES[noise]))
 
 
 def _one_of(problem: _File, table: str, keys: tuple[str, ...]) -> str:

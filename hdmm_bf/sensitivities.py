@@ -1,7 +1,8 @@
 """How much a matrix of queries can change between two neighbouring databases of a policy.
 
 The sensitivity of A under G is max over edges (u, v) of ||A[:, u] - A[:, v]||, the column of BOTTOM being
-zero: the same as the largest column norm of A_G = A P_G. This file is short on purpose: noise is scaled to it.
+zero: the same as the largest column norm of A_G = A P_G. This is `bf.sensitivity`, in floating point, to look at any
+matrix with; noise is scaled to the exact sensitivity of the shipped integers, which the certificates derive.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from hdmm_bf._types import EdgeArray, SquareMatrix
 from hdmm_bf.matrix import Identity, Kronecker, Matrix, Ones, Stack, Weighted
 from hdmm_bf.policy import BOTTOM, Policy
 from hdmm_bf.transform import Problem
-from hdmm_bf.workload import Workload
 
 
 @final
@@ -42,7 +41,7 @@ class ProductProblem:
         problem: the same thing, whole.
         sizes: number of values of every attribute.
         edges: the edges of every attribute's policy (BOTTOM is -1 and second); empty where it is public.
-        terms: the workload is the stack of these.
+        terms: the workload, times the weights of its queries, is the stack of these.
     """
 
     problem: Problem
@@ -70,8 +69,11 @@ def as_product(problem: Problem) -> ProductProblem | None:
     """Take a problem apart, or return None when its policy or its workload has no product structure."""
     factors = _policy_factors(problem.policy)
     sizes = problem.policy.domain.sizes
-    terms = None if factors is None else product_terms(problem.workload, sizes)
+    terms = None if factors is None else product_terms(problem.workload.objective, sizes)
     if factors is None or terms is None:
+        return None
+    written = terms if not problem.workload.is_weighted else product_terms(problem.workload.matrix, sizes)
+    if written is None or len(written) != len(terms):  # weights that cut across the products
         return None
     return ProductProblem(problem, sizes, tuple(f.edges for f in factors), terms)
 
@@ -82,9 +84,9 @@ def _policy_factors(policy: Policy) -> tuple[Policy, ...] | None:
     return policy.factors
 
 
-def product_terms(workload: Workload, sizes: tuple[int, ...]) -> tuple[Term, ...] | None:
-    """Return the workload as a stack of products over attributes of the given sizes, or None."""
-    return _terms(workload.matrix, sizes, 1.0)
+def product_terms(matrix: Matrix, sizes: tuple[int, ...]) -> tuple[Term, ...] | None:
+    """Return queries as a stack of products over attributes of the given sizes, or None."""
+    return _terms(matrix, sizes, 1.0)
 
 
 def _terms(matrix: Matrix, sizes: tuple[int, ...], weight: float) -> tuple[Term, ...] | None:

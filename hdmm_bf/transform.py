@@ -130,8 +130,11 @@ def ground(policy: Policy) -> Grounding:
 class Problem:
     """A workload under a policy, in grounded coordinates: what bounds and strategies work on.
 
+    `gram`, `W_D` and `W_G` are of the queries times their weights, which a search minimises the error of; `answer` and
+    `constants` are of the queries as written.
+
     Guarantees:
-        W x = W_D x_kept + constants(totals(x)) for any real W and any x.
+        W x = answer(x_kept) + constants(totals(x)) for any real W and any x.
         P has full row rank; it is square exactly when the policy graph is a forest.
     """
 
@@ -178,7 +181,7 @@ class Problem:
     def gram(self) -> SquareMatrix:
         """V = (W D)^T (W D), k x k; each block is grounded before it is weighted, so that no total drowns the rest."""
         with np.errstate(over="ignore"):
-            V = _grounded_gram(self.workload.matrix, self.grounding)
+            V = _grounded_gram(self.workload.objective, self.grounding)
         largest = float(np.abs(V).max(initial=0.0))
         if not _SMALLEST_SQUARE < largest < _LARGEST_SQUARE and self._sees_something():
             size = f"workload {self.workload.spec} with squared entries of {largest:.1e}"
@@ -187,19 +190,22 @@ class Problem:
 
     def _sees_something(self) -> bool:
         """Whether any query changes along any kept cell, judged by the entries and not by their squares."""
+        matrix = self.workload.matrix
+        if isinstance(matrix, Dense):  # differences of equal entries are zero; sums of many products are only nearly so
+            return bool(np.any(self.grounding.columns(matrix.array)))
         probe = np.random.default_rng(0).uniform(1.0, 2.0, self.grounding.kept.size)
         with np.errstate(over="ignore", invalid="ignore"):
             return bool(np.any(self.answer(probe) != 0))
 
     def W_D(self) -> RealMatrix:
         """Return W D, m x k, written out."""
-        return self.grounding.columns(self.workload.matrix.dense())
+        return self.grounding.columns(self.workload.objective.dense())
 
     def W_G(self) -> RealMatrix:
         """Return W_G = W D P_G, m x e, written out: refused when it would not fit in memory."""
         m, e = self.workload.num_queries, self.policy.num_edges
         fits("transform.W_G", f"{m} x {e}", m * e * 8, advice="Work with the Gram matrix `gram` and with `P`.")
-        return np.asarray((self.workload.matrix.sparse() @ self._lifted()).toarray())
+        return np.asarray((self.workload.objective.sparse() @ self._lifted()).toarray())
 
     def _lifted(self) -> SparseMatrix:
         """D P_G: the incidence matrix over all cells."""

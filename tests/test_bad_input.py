@@ -90,6 +90,11 @@ def test_a_domain_of_the_wrong_kind_is_refused(case):
     (lambda: policy.threshold(64, -1), "threshold=-1", "use policy.empty(n)"),
     (lambda: policy.h_theta(64, 0), "threshold=0", "Use at least 1; 1 gives the grid."),
     (lambda: policy.cycle(2), "n=2", "Use policy.line(n)."),
+    (lambda: policy.line("8x4"), "policy.line(8x4)", "Use product:line:8,line:4, which is threshold:8x4:1"),
+    (lambda: policy.line(PEOPLE), "2 attributes are not in a row", '[policy] attribute.sex = "line"'),
+    (lambda: policy.cycle((4, 4)), "policy.cycle(4x4)", "Use product:cycle:4,cycle:4, or, for one attribute alone"),
+    (lambda: policy.parse("line", domain=PEOPLE), "2 attributes are not in a row", "product:line:2,line:3"),
+    (lambda: policy.parse("product:line:3x2,bounded:3"), "2 attributes are not in a row", "product:line:3,line:2"),
     (lambda: policy.sensitive("2x3", []), "attributes=[]", "use policy.empty"),
     (lambda: policy.product(), "no policies", "Give one for each attribute."),
     (lambda: policy.union(), "no policies", "Use policy.empty(n) for none."),
@@ -315,6 +320,12 @@ def test_duplicate_edges_of_a_file_are_merged_and_noted(tmp_path):
     (lambda: workload.weighted(workload.identity(3), np.ones((3, 1))), "3 weights", "Give one weight"),
     (lambda: workload.weighted(workload.identity(3), [1, np.nan, 1]), "weights[1]=nan", FINITE),
     (lambda: workload.weighted(workload.identity(3), np.inf), "weights[0]=inf", FINITE),
+    (
+        lambda: workload.weighted(workload.identity(3), [1, 0, 1]),
+        "a weight of 0",
+        "Leave out queries that do not matter",
+    ),
+    (lambda: workload.weighted(workload.identity(3), -2), "a weight of -2", "Leave out queries that do not matter"),
 )
 def test_a_wrong_workload_is_refused(case):
     assert_refused(*case)

@@ -125,13 +125,17 @@ def test_laplace_fits_say_which_family_won(tmp_path):
     [
         (("fit", "-w", "prefx:4", "-g", "line:4"), "Did you mean 'prefix'?"),
         (("fit", "-w", "prefix:4", "-g", "line:5"), "5 cells"),
-        (("fit", "-w", "prefix:4", "-g", "line:4", "--noise", "gausian"), "gaussian"),
+        (("fit", "-w", "prefix:4", "-g", "line:4", "--noise", "gausian"), "Did you mean 'gaussian'?"),
+        (("fit", "-w", "prefix:4", "-g", "line:4", "--noise", "laplce"), "Did you mean 'laplace'?"),
+        (("fit", "-w", "prefix:4", "-g", "line:4", "--time-limit", "3"), "Did you mean --max-seconds?"),
+        (("fit", "-w", "prefix:4", "-g", "line:4", "--family", "vertx"), "Known: bases, gaussian, kronecker"),
+        (("fit", "-w", "prefix:4", "-g", "line:4", "--family", "basis"), "Did you mean 'bases'?"),
         (("fit", "-w", "prefix:4", "-g", "line:4", "--gap", "-1"), "positive"),
         (("fit", "-w", "prefix:4", "-g", "line:4", "--family", "vertex"), "Leave the family out"),
         (("fit", "-w", "prefix:4", "-g", "line:4", "--noise", "laplace", "--family", "vertx"), "'vertex'"),
         (("fit", "-w", "prefix:4"), "--policy"),
-        (("verify", "nothing.bf"), "is not a bundle"),
-        (("export", "nothing.bf", "--format", "csv", "--out", "x"), "is not a bundle"),
+        (("verify", "nothing.bf"), "there is no such folder. Check the path."),
+        (("export", "nothing.bf", "--format", "csv", "--out", "x"), "there is no such folder"),
     ],
 )
 def test_mistakes_are_one_sentence_and_exit_code_two(arguments, words, tmp_path):

@@ -53,7 +53,7 @@ def test_flags_are_written_into_the_file(here):
     made = read("p.toml")
     assert made.policy.domain.names == ("age", "sex")
     assert (made.noise, made.out) == ("laplace", "p.bf")
-    invoke("init", "q.toml", "--domain", "4x2", "-w", "prefix", "-g", "line")
+    invoke("init", "q.toml", "--domain", "4x2", "-w", "prefix", "-g", "bounded")
     assert read("q.toml").workload.spec == "prefix:4x2"
 
 
@@ -107,6 +107,12 @@ def test_a_problem_that_does_not_parse_is_not_written(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_line_through_a_table_is_not_written(tmp_path):
+    result = run("init", "-w", "prefix", "-g", "line", "--domain", "age:3,sex:2", cwd=tmp_path)
+    assert_one_sentence(result, "problem.toml: line ", "Use product:line:3,line:2", '[policy] attribute.age = "line"')
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_terminal_is_asked(tmp_path):
     keyboard, terminal = pty.openpty()
     process = subprocess.Popen(
@@ -123,6 +129,7 @@ def test_a_terminal_is_asked(tmp_path):
     os.close(terminal)
     assert process.returncode == 0, stderr
     assert "marginals:5x2:1 under threshold:5x2:4" in stdout
+    assert "product:line,bounded" in stderr  # a line through a table is not offered
     made = read(tmp_path / "problem.toml")
     assert (made.policy.domain.names, made.noise) == (("age", "sex"), "laplace")
 

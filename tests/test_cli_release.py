@@ -147,6 +147,40 @@ NO_TOTALS = (
     "inf",
     "rho=",
 )
+
+
+@pytest.mark.parametrize(
+    ("bundle", "privacy", "words"),
+    [
+        ("g.bf", ("--epsilon", "1", "--delta", "0.5"), ["delta = 0.5 is a weak promise"]),
+        ("g.bf", ("--epsilon", "50", "--delta", "0.01"), ["delta = 0.01 is", "epsilon = 50 is a weak promise"]),
+        ("g.bf", ("--rho", "20"), ["rho = 20 is a weak promise"]),
+        ("l.bf", ("--epsilon", "11"), ["epsilon = 11 is a weak promise: the odds of any guess"]),
+        ("l.bf", ("--epsilon", "10"), []),
+        ("g.bf", ("--epsilon", "10", "--delta", "1e-3"), []),
+    ],
+)
+def test_parameters_that_promise_little_are_told(folder, bundle, privacy, words):
+    for arguments in (("--dry-run",), ("--data", "x.csv", "--out", "a.csv", "--overwrite")):
+        told = call("release", bundle, *privacy, *arguments, cwd=folder)
+        assert told.returncode == 0
+        lines = [line for line in told.stderr.splitlines() if line.startswith("hdmm-bf: warning: ")]
+        assert len(lines) == len(words)
+        assert all(any(word in line for line in lines) for word in words)
+        record = json.loads(call("release", bundle, *privacy, *arguments, "--json", cwd=folder).stdout)
+        assert len(record["warnings"]) == len(words)
+
+
+def test_a_list_of_cells_that_leaves_some_out_is_released_only_when_they_are_said_to_be_empty(folder):
+    (folder / "some.csv").write_text("cell,count\n0,5\n")
+    refused = release(folder, data="some.csv")
+    assert_one_sentence(refused, "has no line for cell 1 and 4 more", "--missing zero")
+    assert not (folder / "a.csv").exists()
+    assert release(folder, "--missing", "zero", data="some.csv").returncode == 0
+    total = next(row for row in answers(folder / "a.csv") if row["query"] == "total")
+    assert total["answer"] == "5.0"
+
+
 SETTLED = {  # mistakes that are found before data are read
     "no epsilon": ((), {"privacy": ()}, "Gaussian noise takes epsilon and delta, or rho"),
     "no delta": ((), {"privacy": ("--epsilon", "1")}, "Gaussian noise takes epsilon and delta, or rho"),
@@ -160,7 +194,7 @@ SETTLED = {  # mistakes that are found before data are read
     "epsilon tiny": ((), {**LAPLACE, "privacy": ("--epsilon", "1e-300")}, "epsilon=1e-300"),
     "epsilon a word": ((), {**LAPLACE, "privacy": ("--epsilon", "one")}, "'one' is not a valid float"),
     "delta one": ((), {"privacy": ("--epsilon", "1", "--delta", "1")}, "delta=1.0"),
-    "no bundle": ((), {"bundle": "no.bf"}, "is not a bundle"),
+    "no bundle": ((), {"bundle": "no.bf"}, "there is no such folder"),
     "no such option": (("--epsilom", "1"), {}, "--epsilom"),
     "suffix": ((), {"out": "a.cvs"}, "Did you mean '.csv'?"),
     "no suffix": ((), {"out": "a"}, "unknown kind of file"),

@@ -64,15 +64,38 @@ def test_every_form_of_a_histogram_is_read(name, content, tmp_path):
     np.testing.assert_array_equal(found, np.zeros(6) if "version" in name or "python" in name else FLAT)
 
 
-def test_cells_that_are_left_out_are_empty(tmp_path):
-    (tmp_path / "x.csv").write_text("sex,age,count\nM,2,7\n")
-    assert counts_of(tmp_path / "x.csv").tolist() == [0, 0, 0, 0, 0, 7]
-    (tmp_path / "x.csv").write_text("cell,count\n")
-    assert counts_of(tmp_path / "x.csv").tolist() == [0] * 6
+@pytest.mark.parametrize(
+    ("content", "problem", "zeros"),
+    [
+        ("sex,age,count\nM,2,7\n", "has no line for sex=F, age=0 and 4 more", [0, 0, 0, 0, 0, 7]),
+        ("cell,count\n0,1\n1,1\n2,1\n3,1\n5,1\n", "has no line for sex=M, age=1. Add", [1, 1, 1, 1, 0, 1]),
+        ("cell,count\n", "has no line for sex=F, age=0 and 5 more", [0] * 6),
+    ],
+)
+def test_a_list_that_leaves_cells_out_is_refused_unless_they_are_said_to_be_empty(content, problem, zeros, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text(content)
+    with pytest.raises(InputError, match=re.escape(problem)) as refused:
+        counts_of(path)
+    assert "--missing zero" in str(refused.value)
+    assert read_counts(path, PEOPLE, missing="zero").tolist() == zeros
+
+
+def test_semicolons_and_tabs_between_fields_are_named(tmp_path):
+    for content, mark in [("cell;count\n0;1\n", "semicolons"), ("3\t1\t4\n1\t5\t9\n", "tabs")]:
+        (tmp_path / "x.csv").write_text(content)
+        with pytest.raises(InputError, match=f"line 1.*has {mark} between its fields. Write commas"):
+            counts_of(tmp_path / "x.csv")
+
+
+def test_labels_may_hold_semicolons(tmp_path):
+    domain = Domain((2,), ("age",), (("18;25", "26;99"),))
+    (tmp_path / "x.csv").write_text("age,count\n18;25,4\n26;99,2\n")
+    assert read_counts(tmp_path / "x.csv", domain).tolist() == [4, 2]
 
 
 def test_the_largest_count_is_2_to_the_53(tmp_path):
-    (tmp_path / "x.csv").write_text(f"cell,count\n0,{2**53}\n")
+    (tmp_path / "x.csv").write_text(f"{2**53},0,0,0,0,0\n")
     assert counts_of(tmp_path / "x.csv")[0] == 2**53
     np.save(tmp_path / "x.npy", np.array([2**53, 0, 0, 0, 0, 0]))
     assert counts_of(tmp_path / "x.npy")[0] == 2**53

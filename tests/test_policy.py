@@ -254,3 +254,12 @@ def test_groups_of_labelled_values_are_called_by_their_labels():
     wide = Domain((20,), ("x",), (tuple(f"v{i}" for i in range(20)),))
     (said, *_) = policy.discloses(policy.from_edges(list(range(9)), list(range(1, 10)), wide))
     assert said.endswith("x=v5, ...")
+
+
+def test_a_table_with_one_attribute_of_several_values_is_a_line():
+    assert edge_set(policy.line("1x5x1")) == edge_set(policy.line(5))
+    assert edge_set(policy.cycle("4x1")) == edge_set(policy.cycle(4))
+
+
+def test_what_the_refusal_of_a_table_in_a_row_advises_is_the_grid():
+    assert edge_set(policy.parse("product:line:3,line:4")) == edge_set(policy.parse("threshold:3x4:1"))

@@ -62,7 +62,7 @@ def test_every_key_arrives(written, tmp_path):
     assert (made.max_seconds, made.max_steps, made.workers, made.out) == (5, 7, 2, str(tmp_path / "people.bf"))
     assert made.budget == {"epsilon": 2}
     expected = np.concatenate([np.eye(6), 2 * workload.parse("marginals:3x2:1").matrix.dense()])
-    np.testing.assert_array_equal(made.workload.matrix.dense(), expected)
+    np.testing.assert_array_equal(made.workload.objective.dense(), expected)
     assert made.workload.name(1) == "age=0, sex=M"
 
 
@@ -74,18 +74,18 @@ def test_what_is_left_out_has_the_defaults_of_fit(written):
 
 @pytest.mark.parametrize("sizes", ['"3x2"', "[3, 2]"])
 def test_sizes_are_filled_into_specs(written, sizes):
-    made = read(written(f'[domain]\nsizes = {sizes}\n[policy]\nspec = "line"\n[workload]\nspec = "all-range"\n'))
-    assert (made.policy.spec, made.workload.spec) == (policy.parse("line:3x2").spec, "all-range:3x2")
+    made = read(written(f'[domain]\nsizes = {sizes}\n[policy]\nspec = "bounded"\n[workload]\nspec = "all-range"\n'))
+    assert (made.policy.spec, made.workload.spec) == (policy.parse("bounded:3x2").spec, "all-range:3x2")
 
 
 @table(
-    ("line", "line:3x2"),
-    ("line:3x2", "line:3x2"),
+    ("bounded", "bounded:3x2"),
+    ("bounded:3x2", "bounded:3x2"),
     ("threshold:2", "threshold:3x2:2"),
     ("sensitive:sex", "sensitive:3x2:1"),
     ("sensitive:0", "sensitive:3x2:0"),
     ("product:line,bounded", "product:line:3,bounded:2"),
-    ("product:line:3x2", "product:line:3x2"),
+    ("product:bounded:3x2", "product:bounded:3x2"),
 )
 def test_policies_on_a_domain_are_those_of_the_full_spec_with_its_names(case):
     domain = bf.Domain((3, 2), ("age", "sex"))
@@ -169,7 +169,9 @@ DOMAIN = '[domain]\nsizes = "3x2"\n'
     ("[fit]\nmax_seconds = -1\n", 2, "max_seconds = -1", "Write it like max_seconds = 60."),
     ("[fit]\nnoise = 'gauss'\n", 2, "noise = 'gauss'", 'Write it like noise = "gaussian".'),
     ("[fit]\nnoise = [1]\n", 2, "noise = [1]", 'Write it like noise = "gaussian".'),
-    ("[fit]\nfamily = 'vertx'\n", 2, "family = 'vertx'", "Did you mean 'vertex'?"),
+    ("[fit]\nfamily = 'vertx'\nnoise = 'laplace'\n", 2, "family = 'vertx'", "Did you mean 'vertex'?"),
+    ("[fit]\nfamily = 'vertx'\n", 2, "family = 'vertx'", "Known: bases, gaussian, kronecker"),
+    (SMALL.replace('spec = "prefix:4"', "union = ['prefix:4']\nweights = [-1]"), 5, "[-1]", "weights = [1, 2.5]"),
     ("[fit]\nout = 1\n", 2, "out = 1", 'Write it like out = "ranges.bf".'),
     ("[domain]\nsizes = 2.5\n", 2, "sizes = 2.5", 'Write it like sizes = "32x32"'),
     ("[domain]\nsizes = []\n", 2, "sizes = []", 'Write it like sizes = "32x32"'),

@@ -177,6 +177,56 @@ def test_isolated_cells_and_component_totals_are_exact_beside_noisy_cells():
         assert np.all(np.abs(out.estimate[:4] - [1, 2, 3, 4]) > 1e-9)
 
 
+EXACT = {
+    "dense": ("all-range:7", "threshold:7:2", {}),
+    "laplace": ("all-range:7", "line:7", {"noise": "laplace", "max_steps": 3}),
+    "edges off a tree": ("prefix:7", "cycle:7", {"noise": "laplace", "family": "p-identity", "max_steps": 3}),
+    "tables": ("marginals:7x3x2:2", "sensitive:7x3x2:0", {"family": "marginals"}),
+    "bases": ("all-range:7x3", "product:line:7,empty:3", {"family": "bases"}),
+    "boxes": ("random-range:7x3:200:seed=1", "product:line:7,empty:3", {}),
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_answers_to_public_queries_are_exact_whole_numbers(name):
+    W, G, options = EXACT[name]
+    fit = bf.fit(W, G, **options)
+    cells = fit.problem.policy.num_cells
+    queries = fit.problem.workload
+    public = ~np.any(fit.problem.W_G(), axis=1)
+    assert public.any()
+    assert not public.all()
+    for seed in range(4):
+        x = np.random.default_rng(seed).integers(0, 10**5, cells)
+        out = bf.release(fit, x, **({"epsilon": 1.0} if fit.noise == "laplace" else {"rho": 0.1}))
+        truth = queries.matrix.dense() @ x
+        assert out.answers[public].tolist() == truth[public].tolist()
+        assert not out.stddev[public].any()
+        assert np.all(out.stddev[~public] > 0)
+        again, deviations = out.answer(queries)
+        assert again[public].tolist() == truth[public].tolist()
+        assert not deviations[public].any()
+        if name in ("dense", "laplace", "boxes"):
+            assert out.postprocess("nonnegative").answers[public].tolist() == truth[public].tolist()
+
+
+def test_large_public_totals_are_exact():
+    fit = bf.fit("prefix:4", "line:4")
+    x = np.array([2**40, 1, 2, 4])
+    for _ in range(8):
+        assert bf.release(fit, x, rho=1.0).answers[-1] == 2**40 + 7
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [({"epsilon": 1.0, "delta": 0.5}, "delta = 0.5 is a weak promise"), ({"rho": 30.0}, "rho = 30 is a weak promise")],
+)
+def test_python_warns_of_parameters_that_promise_little(gaussian, asked, sentence):
+    with pytest.warns(UserWarning, match=sentence):
+        bf.release(gaussian, [1, 2, 3, 4], **asked)
+    assert bf.plan(gaussian, **asked).warnings[0].startswith(sentence)
+
+
 def test_a_release_says_what_it_is_in_words_and_in_plain_values(laplace, gaussian):
     out = bf.release(laplace, [COUNT, 0, 0, 0], epsilon=0.5)
     assert repr(out) == f"Release(all-range:4 under line:4, epsilon = 0.5, rmse {out.plan.rmse:.6g})"

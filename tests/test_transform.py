@@ -54,7 +54,7 @@ def test_named_policies_ground_and_transform(spec):
 def test_a_histogram_is_its_kept_cells_and_the_public_totals(p):
     """Quotes ground: x = expand(x[kept], totals(x)) for every vector x over the cells, exactly for integers.
 
-    Quotes Problem: W x = W_D x_kept + constants(totals(x)) for any real W and any x.
+    Quotes Problem: W x = answer(x_kept) + constants(totals(x)) for any real W and any x.
     """
     check_grounding(p)
 

@@ -67,11 +67,16 @@ def test_weights_and_unions_act_on_rows():
     first, second = workload.prefix(4), workload.from_matrix([[1.5, 0, -2, 0]], names=["contrast"])
     both = workload.union(workload.weighted(first, 2.0), workload.weighted(second, [0.1]))
     expected = np.vstack([2 * np.tri(4), 0.1 * np.array([[1.5, 0, -2, 0]])])
-    np.testing.assert_allclose(both.matrix.dense(), expected)
+    np.testing.assert_allclose(both.matrix.dense(), np.vstack([np.tri(4), [[1.5, 0, -2, 0]]]))
+    np.testing.assert_allclose(both.objective.dense(), expected)
+    np.testing.assert_allclose(both.weights(), [2, 2, 2, 2, 0.1])
     np.testing.assert_allclose(both.gram, expected.T @ expected)
     assert both.names() == ["a0=0", "a0=0..1", "a0=0..2", "total", "contrast"]
-    each = workload.weighted(first, [1e-8, 1.0, 1e8, 0.0])
-    np.testing.assert_allclose(each.gram, each.matrix.dense().T @ each.matrix.dense())
+    each = workload.weighted(first, [1e-8, 1.0, 1e8, 3.0])
+    np.testing.assert_allclose(each.gram, each.objective.dense().T @ each.objective.dense())
+    tables = workload.product(each, workload.weighted(workload.identity(2), 5))
+    np.testing.assert_allclose(tables.weights(), np.repeat([5e-8, 5, 5e8, 15], 2))
+    np.testing.assert_array_equal(tables.matrix.dense(), np.kron(np.tri(4), np.eye(2)))
 
 
 def test_product_asks_all_conjunctions():
@@ -126,3 +131,29 @@ def test_every_file_format_reads_the_same_matrix(tmp_path):
         made = workload.parse(str(tmp_path / name))
         np.testing.assert_array_equal(made.matrix.dense(), W, err_msg=name)
         assert made.num_cells == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "all,1,1\nfirst,1,0\n",
+        "query,young,old\nall,1,1\nfirst,1,0\n",
+        "query,0,1\nall,1,1\nfirst,1,0\n",
+        ",0,1\nall,1,1\nfirst,1,0\n",
+        "\ufeffall,1,1\r\nfirst ,1,0\r\n",
+    ],
+)
+def test_a_first_column_of_words_names_the_queries(text, tmp_path):
+    (tmp_path / "W.csv").write_text(text, encoding="utf-8", newline="")
+    made = workload.read(tmp_path / "W.csv")
+    np.testing.assert_array_equal(made.matrix.dense(), [[1, 1], [1, 0]])
+    assert made.names() == ["all", "first"]
+
+
+def test_names_of_queries_are_kept_on_a_domain_and_in_a_bundle(tmp_path):
+    import hdmm_bf as bf
+
+    (tmp_path / "W.csv").write_text("all,1,1\nfirst,1,0\n")
+    made = workload.parse(str(tmp_path / "W.csv"), domain=Domain((2,), ("age",)))
+    assert made.names() == ["all", "first"]
+    assert bf.load(bf.fit(made, "bounded:2").save(tmp_path / "n.bf")).problem.workload.names() == ["all", "first"]

@@ -52,6 +52,28 @@ CACHE = "HDMM_BF_CACHE"
 """Environment variable: a folder where compiled programs are kept from one command to the next."""
 
 
+OTHER_WORDS = {
+    **dict.fromkeys(("--time-limit", "--timeout", "--max-time", "--seconds"), "--max-seconds"),
+    **dict.fromkeys(("--iterations", "--max-iterations"), "--max-steps"),
+    **dict.fromkeys(("--output", "--save"), "--out"),
+    **dict.fromkeys(("--matrix", "--queries"), "--workload"),
+    **dict.fromkeys(("--graph", "--edges"), "--policy"),
+    **dict.fromkeys(("--counts", "--histogram"), "--data"),
+    **dict.fromkeys(("--jobs", "--processes", "--threads"), "--workers"),
+}
+"""Options that other programs have, and what they are called here."""
+
+
+def _sentence(mistake: Exception) -> str:
+    """Say a mistake; an option that is called otherwise here is answered with its name."""
+    if isinstance(mistake, click.NoSuchOption) and mistake.ctx is not None:
+        own = [name for parameter in mistake.ctx.command.params for name in parameter.opts]
+        meant = OTHER_WORDS.get(mistake.option_name)
+        if meant in own:
+            return f"No such option: {mistake.option_name} Did you mean {meant}?"
+    return mistake.format_message() if isinstance(mistake, click.ClickException) else str(mistake)
+
+
 def keep_compiled_programs() -> None:
     """Tell JAX, before it is loaded, to keep what it compiles in the folder that the user named, if any."""
     folder = os.environ.get(CACHE)
@@ -68,8 +90,7 @@ def main() -> None:
     try:
         code = app(prog_name="hdmm-bf", standalone_mode=False)
     except (InputError, click.ClickException) as mistake:
-        sentence = mistake.format_message() if isinstance(mistake, click.ClickException) else str(mistake)
-        click.echo("hdmm-bf: " + " ".join(sentence.split("\n")), err=True)
+        click.echo("hdmm-bf: " + " ".join(_sentence(mistake).split("\n")), err=True)
         sys.exit(2)
     except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("hdmm-bf: interrupted before the result was complete.", err=True)

@@ -9,7 +9,7 @@ import click
 
 from hdmm_bf._display import percent
 from hdmm_bf.cli.requests import problem_parameters, requested
-from hdmm_bf.cli.show import BEGAN, INTERRUPTED, as_json, count, emit, facts, free_name, known, number, progress
+from hdmm_bf.cli.show import BEGAN, INTERRUPTED, Choice, as_json, count, emit, facts, free_name, known, number, progress
 
 _GAP = click.option("--gap", default=1e-3, show_default=True, help="Stop when proven this close to the best possible.")
 _SECONDS = click.option(
@@ -21,7 +21,7 @@ _SECONDS = click.option(
 _BOUND_SECONDS = click.option("--max-seconds", type=float, metavar="T", help="Stop after this time [default: none].")
 _NOISE = click.option(
     "--noise",
-    type=click.Choice(["gaussian", "laplace"]),
+    type=Choice(["gaussian", "laplace"]),
     default="gaussian",
     show_default=True,
     help="Gaussian: (epsilon, delta), optimal with proof. Laplace: pure epsilon.",
@@ -89,7 +89,9 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 @_STEPS
 @_WORKERS
 @_GAP
-@click.option("--devices", type=int, metavar="N", help="Spread the search over N devices of JAX.")
+@click.option(
+    "--devices", type=int, metavar="N", help="Spread a gaussian, kronecker or p-identity search over N devices."
+)
 @as_json
 @click.pass_context
 def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any) -> None:
@@ -197,6 +199,8 @@ def describe(made: Any) -> str:
         ("public", "; ".join(record["discloses"]) or "nothing"),
         ("status", f"{made.sentence}"),
     ]
+    if made.problem.workload.is_weighted:
+        rows.insert(3, ("weights", "error and bounds count them; answers will be of the queries as written"))
     why = getattr(made, "why", "")
     if why:
         rows.insert(3, ("family", f"{record['family']}: {why}"))

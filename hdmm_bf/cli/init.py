@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import click
 
-from hdmm_bf.cli.show import as_json, emit
+from hdmm_bf.cli.show import Choice, as_json, emit
 
 
 class _Choice(NamedTuple):
@@ -30,7 +30,7 @@ class _Choice(NamedTuple):
 @click.option("--workload", "-w", metavar="W", help="Spec such as all-range:64, or a file.")
 @click.option("--policy", "-g", metavar="G", help="Spec such as line:64, or a graph file.")
 @click.option("--domain", metavar="D", help="Sizes, 32x32, or names with sizes, age:100,sex:2; specs may omit them.")
-@click.option("--noise", type=click.Choice(["gaussian", "laplace"]), help="The default is gaussian.")
+@click.option("--noise", type=Choice(["gaussian", "laplace"]), help="The default is gaussian.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @as_json
 def init(
@@ -73,8 +73,10 @@ def _dialogue() -> _Choice:
     workload = click.prompt(
         "Workload (identity, prefix, all-range, marginals:2, a file)", default="all-range", err=True
     )
-    policy = click.prompt("Policy (unbounded, bounded, line, threshold:4, a file)", default="threshold:4", err=True)
-    kinds = click.Choice(["gaussian", "laplace"])
+    table = "," in domain or "x" in domain
+    known = "product:line,bounded with one an attribute" if table else "line"
+    policy = click.prompt(f"Policy (unbounded, bounded, {known}, threshold:4, a file)", default="threshold:4", err=True)
+    kinds = Choice(["gaussian", "laplace"])
     return _Choice(domain, workload, policy, click.prompt("Noise", type=kinds, default=default.noise, err=True))
 
 
@@ -98,7 +100,7 @@ spec = {_quoted(policy)}
 spec = {_quoted(workload)}
 # file = "W.npy"                 # instead of spec: any real matrix, one column a cell
 # union = ["identity", "prefix"] # instead of spec: several workloads together
-# weights = [1, 2]               # of the union; answers are multiplied by them
+# weights = [1, 2]               # of the union: how much errors count; no answer changes
 
 [fit]
 noise = {_quoted(choice.noise)}

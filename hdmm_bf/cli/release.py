@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from hdmm_bf.cli.booking import Booking, booking_options
-from hdmm_bf.cli.show import as_json, count, emit, facts, number, option_number
+from hdmm_bf.cli.show import Choice, as_json, count, emit, facts, number, option_number
 
 
 @click.command(
@@ -20,6 +20,7 @@ from hdmm_bf.cli.show import as_json, count, emit, facts, number, option_number
 )
 @click.argument("bundle")
 @click.option("--data", "-d", metavar="FILE", help="Counts: .npy; .csv of a number a cell or cell,count.")
+@click.option("--missing", type=Choice(["zero"]), metavar="zero", help="Take cells that a list leaves out for empty.")
 @click.option("--epsilon", type=option_number, metavar="E", help="Privacy loss.")
 @click.option("--delta", type=option_number, metavar="D", help="For Gaussian noise: chance that it is exceeded.")
 @click.option("--rho", type=option_number, metavar="R", help="For Gaussian noise: zCDP instead of both.")
@@ -37,6 +38,7 @@ from hdmm_bf.cli.show import as_json, count, emit, facts, number, option_number
 def release(
     bundle: str,
     data: str | None,
+    missing: str | None,
     epsilon: float | None,
     delta: float | None,
     rho: float | None,
@@ -71,6 +73,8 @@ def release(
     check_level(level)
     rehearse(settled, made, queries=asked, steps=steps, estimate=estimate is not None)
     record = {"bundle": bundle, **made.summary(), **settled.summary()}
+    for sentence in settled.warnings:
+        click.echo(f"hdmm-bf: warning: {sentence}", err=True)
     if dry_run:
         _tell(record, settled, as_json, "Nothing was read or spent.")
         return
@@ -78,7 +82,7 @@ def release(
     assert out is not None
     if booking is not None:
         booking.check()
-    files = _released(made, settled, data, (out, estimate), asked, level, steps, booking)
+    files = _released(made, settled, (data, missing or "refuse"), (out, estimate), asked, level, steps, booking)
     written = [f"Wrote {', '.join(files)}", *(booking.news() if booking is not None else [])]
     left = {} if booking is None else booking.left()
     record |= {"files": files, "level": level, "ledger": booking and booking.path, **left}
@@ -105,7 +109,7 @@ def _check_files(targets: list[str | None], others: list[str | None], *, overwri
 def _released(
     made: Any,
     settled: Any,
-    data: str,
+    counts: tuple[str, str],
     targets: tuple[str, str | None],
     asked: Any,
     level: float,
@@ -119,7 +123,8 @@ def _released(
     from hdmm_bf.mechanisms.release import checked_counts
 
     out, estimate = targets
-    x = checked_counts(made.problem, read_counts(data, made.problem.policy.domain))
+    data, missing = counts
+    x = checked_counts(made.problem, read_counts(data, made.problem.policy.domain, missing=missing))  # type: ignore[arg-type]
     account = None if booking is None else booking.account()
     with _drawing(made.num_rows) as show:
         released = publish(settled, made, x, account=account, callback=show)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from hdmm_bf.cli.fit import describe
-from hdmm_bf.cli.show import as_json, emit
+from hdmm_bf.cli.show import Choice, as_json, emit
 
 
 @click.command(short_help="Derive every claim of a bundle again.", epilog="Example: hdmm-bf verify ranges.bf")
@@ -43,9 +43,9 @@ def verify(context: click.Context, bundle: str, as_json: bool) -> int:
     epilog="Example: hdmm-bf export ranges.bf --format csv --out strategy.csv",
 )
 @click.argument("bundle")
-@click.option("--format", "kind", type=click.Choice(["npz", "csv", "mtx", "parquet", "json"]), required=True)
+@click.option("--format", "kind", type=Choice(["npz", "csv", "mtx", "parquet", "json"]), required=True)
 @click.option("--out", "-o", required=True, metavar="FILE", help="The file to write.")
-@click.option("--what", type=click.Choice(["strategy", "reconstruction"]), default="strategy", show_default=True)
+@click.option("--what", type=Choice(["strategy", "reconstruction"]), default="strategy", show_default=True)
 @click.option("--dense", is_flag=True, help="Write an implicit strategy as the matrix it stands for.")
 @as_json
 def export(bundle: str, kind: str, out: str, what: str, dense: bool, as_json: bool) -> None:

@@ -34,6 +34,20 @@ def plain_number(text: str) -> float | None:
     return float(text) if re.fullmatch(rf"[+-]?({digits}|nan|inf)", text, re.ASCII | re.IGNORECASE) else None
 
 
+class Choice(click.Choice[str]):
+    """One of several words; a mistyped one is answered with the nearest."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word, or refuse it."""
+        from hdmm_bf._checks import nearest
+
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            words = [str(choice) for choice in self.choices]
+            self.fail(f"{value!r} is not one of {', '.join(words)}. {nearest(str(value), words)}", param, ctx)
+
+
 def facts(rows: list[tuple[str, str]]) -> str:
     """Lay out names and values in two columns."""
     width = max(len(name) for name, _ in rows)

@@ -14,7 +14,7 @@ from hdmm_bf import __version__
 from hdmm_bf._checks import fail
 from hdmm_bf.exporting.files import check_target, parquet_bytes, write_file
 from hdmm_bf.mechanisms.block_release import BlockRelease
-from hdmm_bf.mechanisms.postprocessing import Processed
+from hdmm_bf.mechanisms.postprocessing import Processed, processed_answers
 from hdmm_bf.mechanisms.release import Release
 from hdmm_bf.workload import Workload, identity
 
@@ -52,7 +52,8 @@ def write_answers(
         "high": high,
     }
     if processed is not None:
-        columns["processed"] = np.asarray(asked.matrix.mv(processed.estimate), dtype=np.float64)
+        assert isinstance(out, Release), "others are not post-processed"
+        columns["processed"] = processed_answers(out, asked, processed.estimate)
     notes = {**_notes(out, processed), "queries": asked.spec, "interval": f"{100 * level:g} %, {method}"}
     return _write(path, columns, notes, {**out.summary(), "queries": asked.spec, "level": level})
 

@@ -100,7 +100,7 @@ def _workers(value: int | None) -> int | None:
 def check_search(noise: str, gap: float, max_seconds: float | None, family: str | None) -> None:
     """Refuse options of a search that are out of range or do not go together."""
     if noise not in ("gaussian", "laplace"):
-        raise fail("fit", f"noise={noise!r}", "is not a noise", "Use 'gaussian' or 'laplace'.")
+        raise fail("fit", f"noise={noise!r}", "is not a noise", nearest(str(noise), ("gaussian", "laplace")))
     if not _is_positive(gap) or not (max_seconds is None or _is_positive(max_seconds)):
         shown = f"gap={gap}, max_seconds={max_seconds}"
         advice = "Use for example gap=1e-3, max_seconds=60; leave max_seconds out for no limit of yours."

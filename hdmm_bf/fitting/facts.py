@@ -17,7 +17,8 @@ from hdmm_bf._checks import fail, whole_numbers
 from hdmm_bf._types import IndexArray, Noise, RealVector
 from hdmm_bf.bounds import Bounds
 from hdmm_bf.certificate import Certificate
-from hdmm_bf.mechanisms.privacy import gaussian_epsilon, noise_variance
+from hdmm_bf.mechanisms.plan import Plan, plan
+from hdmm_bf.mechanisms.privacy import loss_for, zcdp_epsilon
 from hdmm_bf.strategies import Status, TracePoint
 from hdmm_bf.strategies.solver import SENTENCES
 from hdmm_bf.transform import Problem
@@ -87,9 +88,14 @@ class Facts(ABC):
     def num_rows(self) -> int:
         """Number of queries measured."""
 
+    @property
     @abstractmethod
-    def _variances(self, chosen: IndexArray | None) -> RealVector:
-        """Variance of every answer, or of chosen ones, for noise of variance 1 and the strategy as it is."""
+    def recovery(self) -> Any:
+        """How noisy answers of the strategy become answers of the workload."""
+
+    @abstractmethod
+    def _deviations(self, settled: Plan, chosen: IndexArray | None) -> RealVector:
+        """Return the standard deviation of every answer, or of chosen ones, with the noise of a plan."""
 
     @abstractmethod
     def save(self, path: str | Path) -> Path:
@@ -102,7 +108,7 @@ class Facts(ABC):
 
     @property
     def unit_error(self) -> float:
-        """sensitivity^2 ||W A^+||_F^2 of the strategy as shipped."""
+        """sensitivity^2 ||W A^+||_F^2 of the strategy as shipped, W being the queries times their weights."""
         return self.certificate.unit_error
 
     @property
@@ -128,16 +134,19 @@ class Facts(ABC):
     def expected_error(
         self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
     ) -> float:
-        """Return the expected total squared error over all queries."""
-        return self.unit_error * noise_variance(self.noise, epsilon=epsilon, delta=delta, rho=rho)
+        """Return the expected total squared error of a release over all queries as written.
+
+        Guarantees:
+            The same as of `plan` with these arguments, as are `rmse`, `per_query_stddev` and `epsilon_for`.
+        """
+        return plan(self, epsilon=epsilon, delta=delta, rho=rho).expected_error
 
     def rmse(self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None) -> float:
-        """Return the root mean squared error of a query."""
-        total = self.expected_error(epsilon=epsilon, delta=delta, rho=rho)
-        return math.sqrt(total / self.problem.workload.num_queries)
+        """Return the root mean squared error of an answer of a release."""
+        return plan(self, epsilon=epsilon, delta=delta, rho=rho).rmse
 
     def epsilon_for(self, *, rmse: float, delta: float | None = None) -> float:
-        """Return the epsilon at which the root mean squared error of a query is as wanted.
+        """Return the epsilon at which a release has the wanted root mean squared error of an answer.
 
         Args:
             rmse: the error wanted.
@@ -150,8 +159,9 @@ class Facts(ABC):
             raise fail("fit.epsilon_for", f"delta={delta}", f"does not go with {self.noise} noise", advice)
         if self.unit_error == 0:
             raise fail("fit.epsilon_for", f"rmse={rmse}", "the answers are public and have no error", "Publish them.")
-        scale = rmse / math.sqrt(self.unit_error / self.problem.workload.num_queries)
-        return math.sqrt(2) / scale if delta is None else gaussian_epsilon(scale, delta)
+        if delta is None:
+            return loss_for(rmse, lambda epsilon: plan(self, epsilon=epsilon).rmse)
+        return zcdp_epsilon(loss_for(rmse, lambda rho: plan(self, rho=rho).rmse), delta)
 
     def per_query_stddev(
         self,
@@ -161,14 +171,14 @@ class Facts(ABC):
         rho: float | None = None,
         queries: Sequence[int] | None = None,
     ) -> RealVector:
-        """Return the standard deviation of every answer, or of the chosen queries."""
-        sigma = math.sqrt(noise_variance(self.noise, epsilon=epsilon, delta=delta, rho=rho))
+        """Return the standard deviation that a release gives every answer, or those of the chosen queries."""
+        settled = plan(self, epsilon=epsilon, delta=delta, rho=rho)
         m = self.problem.workload.num_queries
         chosen = None if queries is None else whole_numbers("fit.per_query_stddev", "queries", queries)
         if chosen is not None and chosen.size and not (chosen.min() >= 0 and chosen.max() < m):
             worst = chosen.min() if chosen.min() < 0 else chosen.max()
             raise fail("fit.per_query_stddev", f"query {worst}", f"queries are 0 to {m - 1}", "Correct it.")
-        return np.asarray(sigma * self.certificate.sensitivity * np.sqrt(self._variances(chosen)))
+        return self._deviations(settled, chosen)
 
     def summary(self) -> dict[str, Any]:
         """Return the facts about this fit as plain values."""

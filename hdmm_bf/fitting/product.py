@@ -21,7 +21,8 @@ from hdmm_bf.fitting.asked import Asked, ended
 from hdmm_bf.fitting.facts import Facts
 from hdmm_bf.fitting.memory import most_memory, product_bytes
 from hdmm_bf.fitting.reserve import product_seconds
-from hdmm_bf.mechanisms.block_recovery import BlockRecovery
+from hdmm_bf.mechanisms.block_recovery import BlockRecovery, row_variances
+from hdmm_bf.mechanisms.plan import Plan
 from hdmm_bf.product_bounds import product_svd_bound
 from hdmm_bf.strategies import Callback, Status
 from hdmm_bf.strategies.blocks import BlockStrategy, from_factors
@@ -77,8 +78,9 @@ class ProductFit(Facts):
         """How noisy answers of the strategy become answers of the workload."""
         return BlockRecovery(self.product, self.strategy)
 
-    def _variances(self, chosen: IndexArray | None) -> RealVector:
-        return self.recovery.variances(self.problem.workload, chosen)
+    def _deviations(self, settled: Plan, chosen: IndexArray | None) -> RealVector:
+        spreads = [row_variances(block, settled) for block in self.strategy.blocks]
+        return np.asarray(np.sqrt(self.recovery.variances(self.problem.workload, chosen, spreads=spreads)))
 
     def save(self, path: str | Path) -> Path:
         """Write the fit as a bundle, a folder of plain files."""

@@ -17,6 +17,7 @@ from hdmm_bf._checks import fits
 from hdmm_bf._types import IndexArray, RealMatrix, RealVector
 from hdmm_bf.bounds import Bounds
 from hdmm_bf.fitting.facts import Facts
+from hdmm_bf.mechanisms.plan import Plan
 from hdmm_bf.mechanisms.reconstruction import Reconstruction
 from hdmm_bf.strategies import Strategy
 
@@ -53,8 +54,8 @@ class Fit(Facts):
         """Number of queries measured."""
         return self.strategy.num_rows
 
-    def _variances(self, chosen: IndexArray | None) -> RealVector:
-        return self.recovery.variances(chosen)
+    def _deviations(self, settled: Plan, chosen: IndexArray | None) -> RealVector:
+        return np.asarray(settled.stddev * np.sqrt(self.recovery.variances(chosen)))
 
     def reconstruction(self) -> RealMatrix:
         """Return W A^+, m x r: it turns noisy answers of the strategy into answers of the workload."""

@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, Protocol, final, runtime_checkable
 
@@ -21,18 +20,18 @@ from jaxtyping import Int64
 
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import Noise, RealVector
-from hdmm_bf.certificate_exact import GRID_BITS, block_sensitivity, row_weight
+from hdmm_bf.certificate_exact import GRID_BITS, block_sensitivity
 from hdmm_bf.domain import Domain
 from hdmm_bf.mechanisms import intervals
 from hdmm_bf.mechanisms import noise as samplers
-from hdmm_bf.mechanisms.block_recovery import BlockRecovery
+from hdmm_bf.mechanisms.block_recovery import BlockRecovery, row_scales, row_variances
 from hdmm_bf.mechanisms.coverage import check_covered
 from hdmm_bf.mechanisms.ledger import Account
 from hdmm_bf.mechanisms.plan import Certified, Plan
 from hdmm_bf.mechanisms.release import checked_counts
 from hdmm_bf.mechanisms.released import Interval, Released
 from hdmm_bf.mechanisms.tables import Histogram, Records, Tables
-from hdmm_bf.strategies.blocks import AnyTensor, Block, BlockStrategy
+from hdmm_bf.strategies.blocks import AnyTensor, BlockStrategy
 from hdmm_bf.transform import Problem
 from hdmm_bf.workload import Workload
 
@@ -170,44 +169,6 @@ def _same_attributes(given: Domain, wanted: Domain) -> bool:
     named = given.names == wanted.names or unnamed in (given.names, wanted.names)
     labels = all(a is None or b is None or a == b for a, b in zip(given.labels, wanted.labels, strict=False))
     return given.sizes == wanted.sizes and named and labels
-
-
-def row_scales(block: Block, settled: Plan) -> AnyTensor:
-    """Return the scale of the discrete noise of every row, in units of its integers; 0 for rows that need none.
-
-    Guarantees:
-        A row of precision M has a scale s with s^2 M >= (scale 2^bits)^2 (Gaussian) or s row_weight(M) >= scale 2^bits
-        (Laplace), in exact arithmetic: never less noise than the sensitivity was derived for.
-    """
-    if settled.sampler is None:
-        return np.zeros(block.shape)
-    unit = Fraction(settled.sampler.scale) * Fraction(2) ** (sum(block.bits) - settled.bits)
-    levels, place = np.unique(block.precisions, return_inverse=True)
-    scales = np.array([_row_scale(settled.noise, unit, level) for level in levels.tolist()])
-    return np.broadcast_to(scales[place].reshape(block.precisions.shape), block.shape)
-
-
-def _row_scale(noise: Noise, unit: Fraction, precision: float) -> float:
-    """Return the least float, to rounding, that is enough for a row; 0 for rows not measured and for public ones."""
-    if precision == 0 or precision == math.inf:
-        return 0.0
-    weight = row_weight(precision)
-    scale = float(unit) / weight
-    while (
-        Fraction(scale) * Fraction(weight) < unit
-        if noise == "laplace"
-        else Fraction(scale) ** 2 * Fraction(precision) < unit**2
-    ):
-        scale = math.nextafter(scale, math.inf)
-    return scale
-
-
-def row_variances(block: Block, settled: Plan) -> AnyTensor:
-    """Return the variance of the noise of every row, in units of the rows; 0 for rows that have none."""
-    scales = row_scales(block, settled)
-    levels, place = np.unique(scales, return_inverse=True)
-    found = [samplers.Sampler(settled.noise, level, 0.0).variance if level > 0 else 0.0 for level in levels.tolist()]
-    return np.asarray(np.ldexp(np.array(found)[place].reshape(scales.shape), -2 * sum(block.bits)))
 
 
 def _draw(noise: Noise, scales: AnyTensor, callback: Callable[[int], None] | None) -> Int64[np.ndarray, ...]:

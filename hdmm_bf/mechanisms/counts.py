@@ -8,9 +8,10 @@ from __future__ import annotations
 import tokenize
 import warnings
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Bool, Int64
 
 from hdmm_bf._checks import InputError, csv_rows, fail, fits, nearest, readable_file, written_real, written_whole
 from hdmm_bf._types import AnyArray
@@ -24,19 +25,24 @@ _DAMAGED = (ValueError, OSError, EOFError, LookupError, TypeError, SyntaxError, 
 """What NumPy raises on files that are not arrays, besides two that inherit from none of these."""
 
 
-def read_counts(path: str | Path, domain: Domain) -> AnyArray:
+def read_counts(path: str | Path, domain: Domain, *, missing: Literal["refuse", "zero"] = "refuse") -> AnyArray:
     """Read one count for each cell of a domain.
 
     A CSV file holds either as many whole numbers as the domain has cells, in rows of any length, row-major, with or
     without a line of names; or a line of names with `count` and either `cell` or every attribute, then one line for
-    each cell that is not empty.
+    each cell.
+
+    Args:
+        path: the file.
+        domain: the cells.
+        missing: what to do about cells that a list leaves out: refuse the file, or count "zero" records there.
     """
     file = readable_file("release", path, missing="Check the path.")
     suffix = file.suffix.lower()
     if suffix not in SUFFIXES:
         raise fail("release", file, f"unknown kind of file '{suffix}'", nearest(suffix, SUFFIXES))
     fits("release", f"domain {domain}", domain.num_cells * 8, advice="Use a smaller domain.")
-    return _read_npy(file) if suffix == ".npy" else _read_csv(file, domain)
+    return _read_npy(file) if suffix == ".npy" else _read_csv(file, domain, missing)
 
 
 def _read_npy(file: Path) -> AnyArray:
@@ -51,11 +57,14 @@ def _read_npy(file: Path) -> AnyArray:
         raise fail("release", file, "not readable as .npy", "Save whole numbers with numpy.save.") from None
 
 
-def _read_csv(file: Path, domain: Domain) -> Int64[np.ndarray, " n"]:
+def _read_csv(file: Path, domain: Domain, missing: str) -> Int64[np.ndarray, " n"]:
     rows = csv_rows("release", file)
     names = [name.strip() for name in rows[0][1]] if rows else []
     if COUNT in names and rows:
-        return _from_list(file, names, rows[1:], domain)
+        counts, seen = _from_list(file, names, rows[1:], domain)
+        if missing != "zero":
+            _check_complete(file, seen, domain)
+        return counts
     if rows and all(written_real(entry) is None for entry in names):
         rows = rows[1:]
     entries = [_whole(file, line, entry) for line, row in rows for entry in row]
@@ -68,7 +77,8 @@ def _read_csv(file: Path, domain: Domain) -> Int64[np.ndarray, " n"]:
 
 def _from_list(
     file: Path, names: list[str], rows: list[tuple[int, list[str]]], domain: Domain
-) -> Int64[np.ndarray, " n"]:
+) -> tuple[Int64[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
+    """Return the counts, and which cells have a line."""
     keys = [CELL] if CELL in names else list(domain.names)
     missing = [key for key in keys if names.count(key) != 1]
     if missing or names.count(COUNT) != 1:
@@ -84,7 +94,16 @@ def _from_list(
         if seen[cell]:
             raise fail("release", f"{file}, line {line}", "names a cell for the second time", "Add the counts up.")
         seen[cell], counts[cell] = True, _whole(file, line, row[amount])
-    return counts
+    return counts, seen
+
+
+def _check_complete(file: Path, seen: Bool[np.ndarray, " n"], domain: Domain) -> None:
+    left_out = np.flatnonzero(~seen)
+    if left_out.size:
+        more = f" and {left_out.size - 1} more" if left_out.size > 1 else ""
+        problem = f"has no line for {domain.describe(int(left_out[0]))}{more}"
+        advice = 'Add them with their counts, or say --missing zero (missing="zero") if they are empty.'
+        raise fail("release", file, problem, advice)
 
 
 def _cell(file: Path, line: int, values: list[str], domain: Domain, *, numbered: bool) -> int:

@@ -49,7 +49,7 @@ def check_covered(recovery: BlockRecovery, workload: Workload) -> None:
 def _made_up(workload: Workload, sizes: tuple[int, ...]) -> tuple[Tables, RealVector]:
     """Return random data and the true answers on them; a histogram, or a few records of a large domain."""
     rng = np.random.default_rng(0)
-    terms = product_terms(workload, sizes)
+    terms = product_terms(workload.matrix, sizes)
     if terms is None or workload.num_cells <= _LARGEST_HISTOGRAM:
         counts = rng.integers(0, 10, size=workload.num_cells)
         return Histogram(counts.reshape(sizes)), np.asarray(workload.matrix.mv(counts), dtype=np.float64)

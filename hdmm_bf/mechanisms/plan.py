@@ -8,7 +8,7 @@ has confirmed that too.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, final, runtime_checkable
 
 from hdmm_bf._checks import fail
@@ -16,12 +16,20 @@ from hdmm_bf._types import Noise
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.mechanisms import noise as samplers
 from hdmm_bf.mechanisms.noise import Sampler
-from hdmm_bf.mechanisms.privacy import noise_variance, zcdp_epsilon, zcdp_rho
+from hdmm_bf.mechanisms.privacy import noise_variance, weak_promises, zcdp_epsilon, zcdp_rho
 from hdmm_bf.mechanisms.reconstruction import Reconstruction
 from hdmm_bf.strategies import Strategy
 from hdmm_bf.transform import Problem
 
 _LARGEST_CONVERTED = 1e4
+
+
+@runtime_checkable
+class Recovery(Protocol):
+    """How answers of a strategy become answers of its workload."""
+
+    def total_variance(self, settled: Plan) -> float:
+        """Return the sum of the variances of all answers, with the noise of a plan."""
 
 
 @runtime_checkable
@@ -35,6 +43,10 @@ class Certified(Protocol):
     @property
     def certificate(self) -> Certificate:
         """What holds for the strategy."""
+
+    @property
+    def recovery(self) -> Recovery:
+        """How answers of the strategy become answers of the workload."""
 
 
 @runtime_checkable
@@ -63,9 +75,8 @@ class Plan:
         sampler: the noise on the strategy's integers; None when every answer is public and no noise is needed.
         calibrated: the exact sensitivity of the integers that the noise was made for.
         bits: binary places of the strategy's grid.
-        unit_error: squared error of all queries, for noise of variance 1 at sensitivity 1.
-        sensitivity: of the strategy.
         num_queries: how many.
+        expected_error: expected total squared error of the answers as written, with the noise that will be drawn.
     """
 
     noise: Noise
@@ -75,9 +86,8 @@ class Plan:
     sampler: Sampler | None
     calibrated: int
     bits: int
-    unit_error: float
-    sensitivity: float
     num_queries: int
+    expected_error: float = 0.0
 
     @property
     def stddev(self) -> float:
@@ -88,11 +98,6 @@ class Plan:
     def scale(self) -> float:
         """Scale of the noise on a row of precision 1."""
         return 0.0 if self.sampler is None else math.ldexp(self.sampler.scale, -self.bits)
-
-    @property
-    def expected_error(self) -> float:
-        """Expected total squared error of the answers, with the noise that will be drawn."""
-        return self.unit_error * (self.stddev / self.sensitivity) ** 2 if self.sensitivity > 0 else 0.0
 
     @property
     def rmse(self) -> float:
@@ -113,6 +118,11 @@ class Plan:
         if self.epsilon is not None:
             parts.insert(0, f"epsilon = {self.epsilon:g}, delta = {self.delta:g}")
         return ", by ".join(parts)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What whoever signs off the release should know: a sentence for each parameter that promises little."""
+        return weak_promises(epsilon=self.epsilon, delta=self.delta, rho=self.rho)
 
     def check_made_for(self, certificate: Certificate, derived: int, bits: int) -> None:
         """Refuse to be carried out on integers of another sensitivity than the plan's, or than their certificate's.
@@ -161,6 +171,7 @@ class Plan:
             "grid_bits": self.bits,
             "expected_error": self.expected_error,
             "rmse": self.rmse,
+            "warnings": self.warnings,
         }
 
 
@@ -192,18 +203,19 @@ def plan(fit: Certified, *, epsilon: float | None = None, delta: float | None = 
         sampler = _checked_sampler(exact, epsilon if rho is None else rho, certificate.noise)
         if epsilon is not None and delta is not None:
             rho, sampler = _confirmed(exact, sampler, epsilon, delta)
-    return Plan(
-        certificate.noise,
-        epsilon,
-        delta,
-        rho,
-        sampler,
-        exact,
-        certificate.bits,
-        certificate.unit_error,
-        certificate.sensitivity,
-        fit.problem.workload.num_queries,
-    )
+    m = fit.problem.workload.num_queries
+    settled = Plan(certificate.noise, epsilon, delta, rho, sampler, exact, certificate.bits, m)
+    return replace(settled, expected_error=_expected_error(fit, settled))
+
+
+def _expected_error(fit: Certified, settled: Plan) -> float:
+    """From the certificate where every row has the same noise and every query the same weight, else row by row."""
+    certificate = fit.certificate
+    if settled.sampler is None:
+        return 0.0
+    if isinstance(fit.recovery, Reconstruction) and not fit.problem.workload.is_weighted:
+        return certificate.unit_error * (settled.stddev / certificate.sensitivity) ** 2
+    return fit.recovery.total_variance(settled)
 
 
 def _checked_sampler(exact: int, loss: float | None, noise: Noise) -> Sampler:

@@ -16,9 +16,10 @@ from scipy.optimize import isotonic_regression
 
 from hdmm_bf._checks import fail, nearest
 from hdmm_bf._types import IndexArray, RealVector, SquareMatrix
-from hdmm_bf.mechanisms.reconstruction import Reconstruction
+from hdmm_bf.mechanisms.reconstruction import Reconstruction, with_public_answers
 from hdmm_bf.policy import Policy
 from hdmm_bf.transform import Grounding, Problem
+from hdmm_bf.workload import Workload
 
 if TYPE_CHECKING:
     from hdmm_bf.mechanisms.release import Release
@@ -64,7 +65,13 @@ def postprocess(out: Release, *steps: str) -> Processed:
     estimate = out.estimate
     for step in steps:
         estimate = _STEPS[step](estimate, out)
-    return Processed(estimate, np.asarray(out.problem.workload.matrix.mv(estimate), dtype=np.float64), steps)
+    return Processed(estimate, processed_answers(out, out.problem.workload, estimate), steps)
+
+
+def processed_answers(out: Release, workload: Workload, estimate: RealVector) -> RealVector:
+    """Return the answers of a workload from a processed histogram; public ones are exact."""
+    answers = np.asarray(workload.matrix.mv(estimate), dtype=np.float64)
+    return with_public_answers(workload.matrix, out.problem.grounding, answers, out.totals)
 
 
 def check_steps(problem: Problem, steps: Sequence[str]) -> None:

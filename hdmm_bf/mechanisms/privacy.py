@@ -1,8 +1,8 @@
 """From privacy parameters to the size of the noise, for a strategy of sensitivity 1, and back.
 
-`noise_variance` predicts errors: ideal Laplace and Gaussian noise, the Gaussian calibrated exactly (Balle and Wang,
-2018). What a release draws is discrete noise, accounted in zero-concentrated privacy (`zcdp_*`), which holds exactly
-for it and asks for a few percent more noise.
+`noise_variance` is that of ideal Laplace and Gaussian noise, the Gaussian calibrated exactly (Balle and Wang, 2018): a
+yardstick. What a release draws is discrete noise, accounted in zero-concentrated privacy (`zcdp_*`), which holds for it
+exactly and asks for a few percent more noise; a plan predicts errors with that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from hdmm_bf._types import Noise
 _SMALLEST, _LARGEST = 1e-30, 1e7
 """Privacy losses outside are mistakes, or of no use."""
 
-_HUGE = 1e150
+_WEAK_DELTA, _WEAK_EPSILON, _USUAL_DELTA = 1e-3, 10.0, 1e-6
+"""Parameters beyond which a promise is called weak, and the delta at which rho is judged."""
+
+_HUGE, _TINY = 1e150, 1e-300
 
 
 def noise_variance(
@@ -102,6 +105,41 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     _positive("epsilon", epsilon)
     _probability(delta)
     return 1.0 / _least(lambda inverse: zcdp_delta(1.0 / inverse, epsilon) <= delta)
+
+
+def weak_promises(*, epsilon: float | None, delta: float | None, rho: float | None) -> list[str]:
+    """Say, a sentence each, which privacy parameters promise little; none for the usual ones."""
+    found = []
+    if delta is not None and delta > _WEAK_DELTA:
+        found.append(
+            f"delta = {delta:g} is a weak promise: with this probability the release may reveal a record in full. "
+            "Use less than 1 / number of records, for example 1e-6."
+        )
+    limit = zcdp_epsilon(rho, _USUAL_DELTA) if epsilon is None and rho is not None else epsilon
+    if limit is not None and limit > _WEAK_EPSILON:
+        name = f"epsilon = {epsilon:g}" if epsilon is not None else f"rho = {rho:g}"
+        odds = f"e^{limit:.0f}"
+        found.append(
+            f"{name} is a weak promise: the odds of any guess about one record may grow {odds} times. "
+            "Usual are epsilons up to 10."
+        )
+    return found
+
+
+def loss_for(wanted: float, error: Callable[[float], float]) -> float:
+    """Return the privacy loss at which an error, which falls as the loss grows, is as wanted."""
+    from scipy.optimize import brentq
+
+    def excess(log_loss: float) -> float:
+        return math.log(max(error(math.exp(log_loss)), _TINY)) - math.log(wanted)
+
+    step = math.log(4.0)
+    low = high = 0.0
+    while excess(low) < 0:
+        low -= step
+    while excess(high) > 0:
+        high += step
+    return math.exp(low if low == high else brentq(excess, low, high, xtol=1e-14))
 
 
 def _least(holds: Callable[[float], bool]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +39,10 @@ def release(
         For databases that are neighbours under the policy, the distributions of everything in the result differ by at
         most what was asked for. The distributions are those of exact integer noise, not of floating-point noise.
     """
-    return publish(plan(fit, epsilon=epsilon, delta=delta, rho=rho), fit, counts, account=account, callback=callback)
+    settled = plan(fit, epsilon=epsilon, delta=delta, rho=rho)
+    for sentence in settled.warnings:
+        warnings.warn(sentence, UserWarning, stacklevel=2)
+    return publish(settled, fit, counts, account=account, callback=callback)
 
 
 def publish(

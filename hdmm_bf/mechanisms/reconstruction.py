@@ -9,18 +9,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int, Shaped
 from scipy.linalg import lapack, pinv, qr, solve_triangular
 
 from hdmm_bf._checks import fits
 from hdmm_bf._linalg import symmetric, threads_for
 from hdmm_bf._types import RealMatrix, RealVector, SquareMatrix
+from hdmm_bf.matrix import Matrix
 from hdmm_bf.strategies import Strategy
-from hdmm_bf.transform import Problem
+from hdmm_bf.transform import Grounding, Problem
 from hdmm_bf.workload import Workload
+
+if TYPE_CHECKING:
+    from hdmm_bf.mechanisms.plan import Plan
 
 _EPS = float(np.finfo(np.float64).eps)
 _ROW_ENTRIES = 2**22
@@ -32,6 +36,35 @@ _UNSEEN = 1e-18
 
 _DOUBTFUL = 1e-9
 """Share of the largest variance below which cancellation may show, and the rows are used after all."""
+
+
+PROBE = 2**20
+PROBES = 3
+"""Whole numbers that a query must not see, in so many draws, to be taken for public: all miss it once in 2^60."""
+
+
+def public_queries(matrix: Matrix, grounding: Grounding) -> Bool[np.ndarray, " m"]:
+    """Say which queries see only public totals: they do not change when records move along the policy's edges.
+
+    Judged in whole numbers: queries with other coefficients may be called not public, never the other way round.
+    """
+    rng = np.random.default_rng(0)
+    public = np.ones(matrix.shape[0], dtype=bool)
+    for _ in range(PROBES):
+        public &= np.asarray(matrix.mv(grounding.expand(rng.integers(1, PROBE, size=grounding.kept.size)))) == 0
+    return public
+
+
+def with_public_answers(
+    matrix: Matrix, grounding: Grounding, answers: RealVector, totals: Shaped[np.ndarray, " c"]
+) -> RealVector:
+    """Return answers with those of public queries computed from the totals alone, in whole numbers where these are."""
+    public = public_queries(matrix, grounding)
+    if not public.any():
+        return answers
+    full = np.zeros(grounding.position.size, dtype=np.int64)
+    full[grounding.given_up] = np.rint(totals).astype(np.int64)
+    return np.asarray(np.where(public, matrix.mv(full), answers), dtype=np.float64)
 
 
 @final
@@ -138,6 +171,10 @@ class Reconstruction:
         if doubtful.size * n <= _ROW_ENTRIES:
             found[doubtful] = self._from_rows(doubtful)
         return np.asarray(np.maximum(found, 0.0))
+
+    def total_variance(self, settled: Plan) -> float:
+        """Return the sum of the variances of all answers, with the noise of a plan."""
+        return float(settled.stddev**2 * self.variances().sum())
 
     def _from_rows(self, chosen: Int[np.ndarray, " q"]) -> RealVector:
         rows = [(self.queries(block) ** 2).sum(axis=1) for block in self.blocks(chosen)]

@@ -32,7 +32,7 @@ from hdmm_bf.mechanisms.ledger import Account
 from hdmm_bf.mechanisms.noise import LARGEST
 from hdmm_bf.mechanisms.plan import Fitted, Plan
 from hdmm_bf.mechanisms.postprocessing import Processed, postprocess
-from hdmm_bf.mechanisms.reconstruction import Reconstruction
+from hdmm_bf.mechanisms.reconstruction import Reconstruction, public_queries, with_public_answers
 from hdmm_bf.mechanisms.released import Interval, Released
 from hdmm_bf.transform import Problem
 from hdmm_bf.workload import Workload
@@ -104,8 +104,11 @@ class Release(Released):
         if workload.num_cells != self.problem.policy.num_cells or not self.recovery.covers(workload):
             problem = "is on another domain, or asks what the strategy does not measure"
             raise fail("release.answer", f"workload {workload.spec}", problem, "Fit a strategy for it.")
-        variances = np.maximum(workload.matrix.quadratic(self.recovery.covariance), 0.0)
-        answers = np.asarray(workload.matrix.mv(self.estimate), dtype=np.float64)
+        matrix, grounding = workload.matrix, self.problem.grounding
+        variances = np.maximum(matrix.quadratic(self.recovery.covariance), 0.0)
+        variances[public_queries(matrix, grounding)] = 0.0
+        answers = np.asarray(matrix.mv(self.estimate), dtype=np.float64)
+        answers = with_public_answers(matrix, grounding, answers, self.totals)
         return answers, np.asarray(self.plan.stddev * np.sqrt(variances))
 
     def postprocess(self, *steps: str) -> Processed:
@@ -150,7 +153,9 @@ def carry_out(
     else:
         estimate = fit.recovery.solve(np.ldexp((measured + noise).astype(np.float64), -settled.bits))
     cells = np.asarray(problem.grounding.expand(estimate, totals), dtype=np.float64)
-    answers = np.asarray(problem.workload.matrix.mv(cells), dtype=np.float64)
+    matrix = problem.workload.matrix
+    answers = np.asarray(matrix.mv(cells), dtype=np.float64)
+    answers = with_public_answers(matrix, problem.grounding, answers, totals)
     return Release(problem, settled, answers, cells, totals.astype(np.float64), fit.recovery)
 
 

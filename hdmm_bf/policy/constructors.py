@@ -47,8 +47,9 @@ def bounded(domain: DomainLike) -> Policy:
 
 
 def line(domain: DomainLike) -> Policy:
-    """Hide whether a record is in a cell or in the next one: a path through the cells in order."""
+    """Hide whether a record is in a cell or in the next one: a path through the values of one attribute in order."""
     cells = as_domain(domain)
+    _check_in_a_row("line", cells)
     n = cells.num_cells
     spec = f"line:{cells}"
     check_edges_fit(spec, n - 1)
@@ -57,8 +58,9 @@ def line(domain: DomainLike) -> Policy:
 
 
 def cycle(domain: DomainLike) -> Policy:
-    """Hide whether a record is in a cell or in the next one, the last being next to the first."""
+    """Hide whether a record is in a cell or in the next one, the last being next to the first, for one attribute."""
     cells = as_domain(domain)
+    _check_in_a_row("cycle", cells)
     n = cells.num_cells
     if n < 3:
         raise fail("policy.cycle", f"n={n}", "a cycle needs at least 3 cells", "Use policy.line(n).")
@@ -67,6 +69,18 @@ def cycle(domain: DomainLike) -> Policy:
     closing = np.array([[0, n - 1]])
     meaning = "whether any one record is in a cell or in the cell next to it, around the circle"
     return Policy(cells, spec, meaning, np.concatenate([line(cells).edges, closing]))
+
+
+def _check_in_a_row(name: str, cells: Domain) -> None:
+    """Refuse tables: next to the last value of a row is not the first of the next row."""
+    if sum(size > 1 for size in cells.sizes) < 2:
+        return
+    each = "product:" + ",".join(f"{name}:{size}" for size in cells.sizes)
+    same = f", which is threshold:{cells}:1" if name == "line" else ""
+    problem = f"the cells of a table with {cells.num_attributes} attributes are not in a row"
+    own = f'[policy] attribute.{cells.names[0]} = "{name}" (policy.per_attribute)'
+    advice = f"Use {each}{same}, or, for one attribute alone, {own}."
+    raise fail(f"policy.{name}", cells, problem, advice)
 
 
 def star_tree(domain: DomainLike) -> Policy:

@@ -65,5 +65,6 @@ def _stddevs(fit: Fit | ProductFit, drafts: list[Draft], kinds: dict[str, str]) 
 def _deviations(fit: Fit | ProductFit, draft: Draft) -> RealVector:
     """Spread a mechanism's total error over the queries as its reconstruction does."""
     variances = Reconstruction(fit.problem, from_draft(fit.problem, draft)).variances(None)
-    share = variances / variances.sum()
+    weights = fit.problem.workload.weights()
+    share = variances / (weights**2 @ variances)
     return np.asarray(np.sqrt(noise_variance(fit.noise, **example_loss(fit)) * draft.error * share))

@@ -70,7 +70,8 @@ def errors(fit: Fit | ProductFit, others: Compared | None) -> Section:
     mean = fit.rmse(**privacy)
     alternative = f"Standard deviation of {m} answers at epsilon 1: {known}root mean square {mean:.3g} records."
     beside = f" Beside it: {' and '.join(others.stddevs)}." if others and others.stddevs else ""
-    bound = " The dotted line is the root mean square below which no strategy can be." if fit.bounds.lower > 0 else ""
+    drawn = fit.bounds.lower > 0 and not fit.problem.workload.is_weighted
+    bound = " The dotted line is the root mean square below which no strategy can be." if drawn else ""
     caption = f"{alternative}{beside}{bound}"
     return Section(anchor, heading, picture(plots.as_svg(figure, name="errors"), alternative, caption))
 

@@ -108,6 +108,8 @@ def facts(fit: Fit | ProductFit) -> Section:
     if why:
         rows.insert(5, ("why this family", why))
     note = "Unit error is the total squared error over all queries for noise of variance 1 at sensitivity 1."
+    if fit.problem.workload.is_weighted:
+        note += " It and its bounds are of the queries times their weights; answers are of the queries as written."
     source = "Every number was derived again from the integers of the strategy as it ships."
     return Section("facts", "Facts", facts_table(rows) + paragraph(f"{note} {source}", "soft"))
 
@@ -148,7 +150,8 @@ def comparison(fit: Fit | ProductFit, others: Compared | None) -> Section:
     table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     at = "epsilon 1, delta 1e-6" if "delta" in privacy else "epsilon 1"
     note = f"Best first, in records at {at}; all keep the same policy. This strategy is in bold."
-    return Section(anchor, heading, table + paragraph(note, "soft"))
+    weighted = " Errors count as often as the weights of the queries say." if fit.problem.workload.is_weighted else ""
+    return Section(anchor, heading, table + paragraph(note + weighted, "soft"))
 
 
 def _ratio(value: float) -> str:

@@ -42,11 +42,12 @@ def read(path: str | Path) -> Workload:
     """Read a real m x n matrix, one row a query, as a workload."""
     file = readable_file("workload.read", path)
     suffix = file.suffix.lower()
-    readers = {".npy": _read_npy, ".npz": _read_npz, ".csv": _read_csv, ".mtx": _read_mtx}
-    if suffix not in readers:
+    readers = {".npy": _read_npy, ".npz": _read_npz, ".mtx": _read_mtx}
+    if suffix not in SUFFIXES:
         raise fail("workload.read", file, f"unknown kind of file '{suffix}'", nearest(suffix, SUFFIXES))
     try:
-        matrix = readers[suffix](file)
+        read_one = readers.get(suffix)
+        matrix, names = _read_csv(file) if read_one is None else (read_one(file), None)
     except InputError:
         raise
     except (*_EXPLAINED, *_DAMAGED, tokenize.TokenError, zlib.error) as error:
@@ -54,7 +55,7 @@ def read(path: str | Path) -> Workload:
         reason = said.splitlines()[0] if said else "its contents are damaged"
         raise fail("workload.read", file, f"not readable as {suffix[1:]} ({reason})", "Write the file again.") from None
     with naming(file):
-        return from_matrix(matrix, spec=str(file))
+        return from_matrix(matrix, names=names, spec=str(file))
 
 
 def _read_npy(file: Path) -> MatrixLike:
@@ -102,15 +103,21 @@ def _read_mtx(file: Path) -> MatrixLike:
     return sp.csr_array(matrix) if sp.issparse(matrix) else matrix
 
 
-def _read_csv(file: Path) -> RealMatrix:
+_HEADS = ("", "query", "name")
+"""What stands over a column of names, in a first line whose other entries may be numbers of cells."""
+
+
+def _read_csv(file: Path) -> tuple[RealMatrix, list[str] | None]:
+    """Read one query a line; names of cells in a first line and names of queries in a first column may be there."""
     rows = csv_rows("workload.read", file)
-    if rows and all(written_real(entry) is None for entry in rows[0][1]):
+    named = _has_names(rows)
+    if rows and _is_header(rows[0][1], named):
         rows = rows[1:]
     if not rows:
         raise fail("workload.read", file, "the file has no queries", "Write one query a line, one number a cell.")
     width = len(rows[0][1])
     fits("workload.read", str(file), len(rows) * width * 8, advice=_SMALLER)
-    matrix = np.empty((len(rows), width))
+    matrix = np.empty((len(rows), width - named))
     for i, (number, row) in enumerate(rows):
         if len(row) != width:
             raise fail(
@@ -119,10 +126,28 @@ def _read_csv(file: Path) -> RealMatrix:
                 f"has {len(row)} columns, the lines before have {width}",
                 "Give every query one number for each cell.",
             )
-        for j, entry in enumerate(row):
-            value = written_real(entry)
-            if value is None:
-                place = f"{file}, line {number}, column {j + 1}: {entry!r}"
-                raise fail("workload.read", place, "is not a number", "Write 0 for cells a query leaves out.")
-            matrix[i, j] = value
-    return matrix
+        for j, entry in enumerate(row[named:]):
+            matrix[i, j] = _entry(f"{file}, line {number}, column {j + 1 + named}", entry)
+    return matrix, [row[0].strip() for _, row in rows] if named else None
+
+
+def _has_names(rows: list[tuple[int, list[str]]]) -> bool:
+    """Whether the first column holds names of queries: none of it is a number, and something beside it is."""
+    words = all(len(row) > 1 and written_real(row[0]) is None for _, row in rows)
+    blank = any(not row[0].strip() for _, row in rows[1:])  # a hole, and no name
+    return words and not blank and any(written_real(entry) is not None for _, row in rows for entry in row[1:])
+
+
+def _is_header(row: list[str], named: bool) -> bool:
+    texts = all(written_real(entry) is None for entry in row)
+    return texts or (named and row[0].strip().lower() in _HEADS)
+
+
+def _entry(place: str, text: str) -> float:
+    value = written_real(text)
+    if value is not None:
+        return value
+    advice = "Write 0 for cells a query leaves out."
+    if written_real(text.replace(",", ".", 1)) is not None:
+        advice = f"Write a point in decimals: {text.strip().replace(',', '.')}."
+    raise fail("workload.read", f"{place}: {text!r}", "is not a number", advice)

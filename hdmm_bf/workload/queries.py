@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, final
 
 import numpy as np
@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from hdmm_bf import _display
 from hdmm_bf._checks import as_array, fail, finite, fits, position, real_matrix
-from hdmm_bf._types import AnyArray, Number, SquareMatrix
+from hdmm_bf._types import AnyArray, Number, RealVector, SquareMatrix
 from hdmm_bf.domain import Domain, DomainLike, as_domain
 from hdmm_bf.matrix import Dense, Kronecker, Matrix, Sparse, Stack, Weighted
 
@@ -35,14 +35,18 @@ class Workload:
         domain: the cells.
         spec: the spec string that makes this workload again, or where it came from.
         namer: gives the name of a query from its number.
+        times_weights: the queries times their weights, row by row, or None where all have weight 1. A search minimises
+            the error of these; nothing that is published depends on the weights.
     """
 
     matrix: Matrix
     domain: Domain
     spec: str
     namer: Callable[[int], str]
+    times_weights: Matrix | None = None
 
     def __post_init__(self) -> None:
+        assert self.objective.shape == self.matrix.shape, "one weight a query"
         if self.matrix.shape[1] != self.domain.num_cells:
             raise fail(
                 "workload",
@@ -74,10 +78,25 @@ class Workload:
         """Number of cells n."""
         return self.matrix.shape[1]
 
+    @property
+    def is_weighted(self) -> bool:
+        """Whether some queries steer a search more than others."""
+        return self.times_weights is not None
+
+    @property
+    def objective(self) -> Matrix:
+        """The queries times their weights: what a search minimises the error of."""
+        return self.matrix if self.times_weights is None else self.times_weights
+
+    def weights(self) -> RealVector:
+        """Return the weight of every query."""
+        fits("workload.weights", f"{self.num_queries} queries", self.num_queries * 8, advice="Use a smaller domain.")
+        return row_weights(self.objective, self.matrix)
+
     @cached_property
     def gram(self) -> SquareMatrix:
-        """W^T W, in closed form where the workload has one."""
-        return self.matrix.gram()
+        """W^T W of the queries times their weights, in closed form where the workload has one."""
+        return self.objective.gram()
 
     def name(self, query: int) -> str:
         """Return the name of one query."""
@@ -136,18 +155,47 @@ def union(*workloads: Workload) -> Workload:
                 "the workloads must be on the same domain",
                 "Use workload.product to combine different attributes.",
             )
-    blocks = tuple(w.matrix for w in workloads)
     ends = np.cumsum([w.num_queries for w in workloads])
 
     def name(query: int) -> str:
         block = int(np.searchsorted(ends, query, side="right"))
         return workloads[block].name(query - int(ends[block]) + workloads[block].num_queries)
 
-    return Workload(Stack(blocks), first.domain, f"union({', '.join(w.spec for w in workloads)})", name)
+    spec = f"union({', '.join(w.spec for w in workloads)})"
+    matrix, heavy = _both(workloads, Stack)
+    return Workload(matrix, first.domain, spec, name, heavy)
+
+
+def _both(
+    workloads: Sequence[Workload], combine: Callable[[tuple[Matrix, ...]], Matrix]
+) -> tuple[Matrix, Matrix | None]:
+    """Combine the queries as written, and times their weights where some workload has any."""
+    matrix = combine(tuple(w.matrix for w in workloads))
+    has_weights = any(w.is_weighted for w in workloads)
+    return matrix, combine(tuple(w.objective for w in workloads)) if has_weights else None
+
+
+def row_weights(objective: Matrix, written: Matrix) -> RealVector:
+    """Return the factor between the rows of two matrices that are built alike, up to weights."""
+    if objective is written:
+        return np.ones(written.shape[0])
+    if isinstance(objective, Weighted):
+        return np.asarray(objective.weights * row_weights(objective.inner, written))
+    if isinstance(objective, Stack) and isinstance(written, Stack):
+        pairs = zip(objective.blocks, written.blocks, strict=True)
+        return np.concatenate([row_weights(*pair) for pair in pairs])
+    assert isinstance(objective, Kronecker)
+    assert isinstance(written, Kronecker)
+    return reduce(np.kron, [row_weights(*pair) for pair in zip(objective.factors, written.factors, strict=True)])
 
 
 def weighted(workload: Workload, weights: Number | Sequence[Number] | AnyArray) -> Workload:
-    """Multiply queries by weights (one for all, or one each): a query of weight 2 counts 4 times in the error."""
+    """Say how much queries matter (one weight for all, or one each): the search counts an error of weight 2 as 4.
+
+    Guarantees:
+        Weights steer the search only: published answers, their names and their standard deviations are those of the
+        queries as written.
+    """
     vector = finite("workload.weighted", "weights", np.atleast_1d(as_array("workload.weighted", "weights", weights)))
     if vector.ndim != 1 or vector.size not in (1, workload.num_queries):
         raise fail(
@@ -156,13 +204,12 @@ def weighted(workload: Workload, weights: Number | Sequence[Number] | AnyArray) 
             f"there are {workload.num_queries} queries",
             "Give one weight, or one for each query.",
         )
+    if vector.min() <= 0:
+        advice = "Leave out queries that do not matter: what has no weight is not measured."
+        raise fail("workload.weighted", f"a weight of {vector.min():g}", "must be positive", advice)
     shown = f"{vector[0]:g}" if vector.size == 1 else f"{vector.size} weights"
-    return Workload(
-        Weighted(vector, workload.matrix),
-        workload.domain,
-        f"weighted({workload.spec}, {shown})",
-        workload.namer,
-    )
+    spec = f"weighted({workload.spec}, {shown})"
+    return Workload(workload.matrix, workload.domain, spec, workload.namer, Weighted(vector, workload.objective))
 
 
 def product(*workloads: Workload) -> Workload:
@@ -177,4 +224,5 @@ def product(*workloads: Workload) -> Workload:
         return " and ".join(w.name(int(i)) for w, i in zip(workloads, numbers, strict=True))
 
     spec = f"product({', '.join(w.spec for w in workloads)})"
-    return Workload(Kronecker(tuple(w.matrix for w in workloads)), domain, spec, name)
+    matrix, heavy = _both(workloads, Kronecker)
+    return Workload(matrix, domain, spec, name, heavy)
