@@ -26,6 +26,7 @@ from hdmm_bf.strategies.blocks import Block, BlockStrategy, from_integers
 from hdmm_bf.structure import ProductProblem, as_product
 from hdmm_bf.transform import Problem
 from hdmm_bf.workload import AllRange, Prefix, Workload
+from hdmm_bf.workload import naming as workload_naming
 
 BLOCKS = checks.BLOCKS
 _NAMED: dict[str, type[Any]] = {"identity": Identity, "ones": Ones, "prefix": Prefix, "all-range": AllRange}
@@ -234,11 +235,7 @@ def _stored_policy(record: dict[str, Any], domain: Domain, edges: tuple[EdgeArra
 
 
 def _workload_record(workload: Workload) -> dict[str, Any]:
-    try:
-        named = checks.named_workload(workload.spec, workload.domain)
-    except InputError:
-        named = None
-    if named is not None and named.matrix.shape == workload.matrix.shape and checks.alike(named, workload):
+    if workload_naming.is_named(workload):
         return {"spec": workload.spec, "file": False}
     return {"spec": checks.described(workload.spec, "workload"), "file": True}
 

@@ -131,7 +131,12 @@ def json_bytes(record: dict[str, Any]) -> bytes:
 def parse_json(folder: Path, name: str, content: bytes) -> dict[str, Any]:
     """Return a JSON object without numbers that no float holds."""
     try:
-        record = json.loads(content, parse_int=_whole, parse_constant=_no_number)
+        record = json.loads(content, parse_int=_whole, parse_constant=_no_number, object_pairs_hook=_once)
+        json.dumps(record, ensure_ascii=False).encode()  # half a character has no UTF-8
+    except UnicodeEncodeError:
+        raise refuse(folder, name, "holds half a character (a lone surrogate)") from None
+    except InputError as error:
+        raise refuse(folder, name, f"is refused: {error}") from None
     except (ValueError, RecursionError):
         raise refuse(folder, name, "is not readable JSON") from None
     if not isinstance(record, dict):
@@ -142,6 +147,16 @@ def parse_json(folder: Path, name: str, content: bytes) -> dict[str, Any]:
 def _whole(digits: str) -> int:
     number = int(digits)
     return number if number.bit_length() <= MAX_BITS else _no_number(digits)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a key that stands twice: programs differ in which of the two they believe."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise fail("json", repr(twice), "stands twice in one object", WRITE_AGAIN)
+    return record
 
 
 def _no_number(text: str) -> Any:

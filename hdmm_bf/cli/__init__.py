@@ -12,6 +12,7 @@ import sys
 import click
 
 from hdmm_bf import __version__
+from hdmm_bf._display import plain
 from hdmm_bf.cli.doctor import doctor
 from hdmm_bf.cli.explain import explain
 from hdmm_bf.cli.fit import bound, compare, fit
@@ -67,7 +68,7 @@ def main() -> None:
         code = app(prog_name="hdmm-bf", standalone_mode=False)
     except (InputError, click.ClickException) as mistake:
         sentence = mistake.format_message() if isinstance(mistake, click.ClickException) else str(mistake)
-        click.echo("hdmm-bf: " + " ".join(sentence.split("\n")), err=True)
+        click.echo("hdmm-bf: " + plain(" ".join(sentence.split("\n"))), err=True)
         sys.exit(2)
     except click.exceptions.Abort:
         click.echo("hdmm-bf: interrupted before the result was complete.", err=True)

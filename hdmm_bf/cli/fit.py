@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from hdmm_bf._display import percent
+from hdmm_bf._display import percent, plain
 from hdmm_bf.cli.requests import problem_parameters, requested
 from hdmm_bf.cli.show import as_json, count, emit, facts, free_name, known, number, progress
 
@@ -45,8 +45,8 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
     with progress("bound") as show:
         made = fitting.bound(workload, policy, gap=asked.gap, max_seconds=asked.max_seconds, callback=show)
     record = {
-        "workload": workload.spec,
-        "policy": policy.spec,
+        "workload": workload.title,
+        "policy": policy.title,
         "num_cells": workload.num_cells,
         "num_queries": workload.num_queries,
         "num_edges": policy.num_edges,
@@ -58,7 +58,7 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
         emit(record)
         return
     ratio = made.lower / made.svd if made.svd > 0 else 1.0
-    click.echo(f"{workload.spec} under {policy.spec}")
+    click.echo(f"{workload.title} under {policy.title}")
     rows = [("lower bound", f"{number(made.lower)}   the best that can be evaluated for this structure")]
     if math.isfinite(made.gap):
         rows = [("tight bound", f"{number(made.lower)}   attained by a Gaussian strategy to {percent(made.gap)}")]
@@ -90,6 +90,7 @@ def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any)
     in B or in interrupted.bf.
     """
     from hdmm_bf import fitting
+    from hdmm_bf import policy as policies
 
     if devices is not None:
         from hdmm_bf.devices import split_cpu
@@ -114,7 +115,7 @@ def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any)
     rmse = made.rmse(**asked.budget) if asked.budget else None
     if as_json:
         expected = {} if rmse is None else {"budget": dict(asked.budget), "rmse": rmse}
-        emit({**made.summary(), "bundle": out, **expected})
+        emit({**made.summary(), "hides": policies.hides(made.problem.policy), "bundle": out, **expected})
         return
     click.echo(describe(made))
     if rmse is not None:
@@ -122,7 +123,7 @@ def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any)
         click.echo(f"Expected rmse of an answer at {budget}: {number(rmse)}")
     if out is not None:
         kept = "Interrupted: the best strategy so far is kept in" if made.status == "interrupted" else "Wrote"
-        click.echo(f"{kept} {out}; check it with: hdmm-bf verify {out}")
+        click.echo(f"{kept} {plain(out)}; check it with: hdmm-bf verify {plain(out)}")
 
 
 @click.command(
@@ -149,12 +150,12 @@ def compare(context: click.Context, /, as_json: bool, **_: Any) -> None:
         emit({"rows": records, "svd_bound": made.bounds.svd, "lower_bound": made.bounds.lower})
         return
     spec = made.problem
-    click.echo(f"{spec.workload.spec} under {spec.policy.spec}, {asked.noise} noise")
-    width = max(len(row.name) for row in rows)
+    click.echo(f"{spec.workload.title} under {spec.policy.title}, {asked.noise} noise")
+    width = max(len(plain(row.name)) for row in rows)
     click.echo(f"  {'mechanism':<{width}}  {'unit error':>12}  {'ratio':>8}  kind")
     for row in rows:
         ratio = "-" if known(row.ratio_to_lower) is None else f"{row.ratio_to_lower:.4f}"
-        click.echo(f"  {row.name:<{width}}  {row.unit_error:>12.6g}  {ratio:>8}  {row.kind}")
+        click.echo(f"  {plain(row.name):<{width}}  {row.unit_error:>12.6g}  {ratio:>8}  {row.kind}")
     click.echo(f"  {'proven lower bound':<{width}}  {made.bounds.lower:>12.6g}  {1:>8.4f}  bound")
     tight = made.bounds.svd / made.bounds.lower if made.bounds.lower > 0 else 1.0
     click.echo(f"  {'SVD bound':<{width}}  {made.bounds.svd:>12.6g}  {tight:>8.4f}  bound")
@@ -162,6 +163,8 @@ def compare(context: click.Context, /, as_json: bool, **_: Any) -> None:
 
 def describe(made: Any) -> str:
     """Say what a fit reached, for people."""
+    from hdmm_bf import policy as policies
+
     record = made.summary()
     head = f"{record['workload']} under {record['policy']}, {record['noise']} noise"
     if record["gap"] is None:
@@ -175,6 +178,7 @@ def describe(made: Any) -> str:
         ("lower bound", number(record["lower_bound"])),
         ("SVD bound", number(record["svd_bound"])),
         ("strategy", f"{count(record['num_rows'], 'row')}, sensitivity {number(record['sensitivity'])}"),
+        ("hidden", policies.hides(made.problem.policy)),
         ("public", "; ".join(record["discloses"]) or "nothing"),
         ("status", f"{made.sentence}"),
     ]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import click
 
+from hdmm_bf._display import plain
 from hdmm_bf.cli.show import as_json, emit
 
 
@@ -61,9 +62,10 @@ def init(
     made = problem_file.from_text(text, target)  # refuses what would not fit, before anything is written
     _write(target, text)
     if as_json:
-        emit({"file": file, "workload": made.workload.spec, "policy": made.policy.spec, "noise": made.noise})
+        emit({"file": file, "workload": made.workload.title, "policy": made.policy.title, "noise": made.noise})
     else:
-        click.echo(f"Wrote {file}: {made.workload.spec} under {made.policy.spec}; run it with: hdmm-bf fit {file}")
+        named = f"{made.workload.title} under {made.policy.title}"
+        click.echo(f"Wrote {plain(file)}: {named}; run it with: hdmm-bf fit {plain(file)}")
 
 
 def _dialogue() -> _Choice:

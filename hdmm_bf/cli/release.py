@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from hdmm_bf._display import plain
 from hdmm_bf.cli.show import as_json, count, emit, facts, number
 
 
@@ -54,6 +55,7 @@ def release(
     The noise is settled and its privacy confirmed before the data are read.
     """
     from hdmm_bf import fitting
+    from hdmm_bf import policy as policies
     from hdmm_bf.mechanisms.plan import plan
 
     if not dry_run and (data is None or out is None):
@@ -63,7 +65,8 @@ def release(
     steps = [step.strip() for step in postprocess.split(",")] if postprocess else []
     _check(made, level, steps, [out, estimate], [data, ledger])
     stated = _total(ledger, total, data_id)
-    record = {"bundle": bundle, **made.summary(), **settled.summary()}
+    hidden = policies.hides(made.problem.policy)
+    record = {"bundle": bundle, **made.summary(), "hides": hidden, **settled.summary()}
     if dry_run:
         _tell(record, settled, as_json, "Nothing was read or spent.")
         return
@@ -149,11 +152,12 @@ def _tell(record: dict[str, Any], settled: Any, as_json: bool, last: str) -> Non
         ("privacy", settled.promise),
         ("noise", f"discrete {settled.noise}, standard deviation {number(settled.stddev)} on the strategy's answers"),
         ("rmse", f"{number(settled.rmse)} expected of an answer"),
+        ("hidden", record["hides"]),
         ("public", "; ".join(record["discloses"]) or "nothing"),
     ]
     click.echo(f"{record['workload']} under {record['policy']}, {count(record['num_queries'], 'query')}")
     click.echo(facts(rows))
-    click.echo(last)
+    click.echo(plain(last))
 
 
 @contextlib.contextmanager
@@ -189,4 +193,5 @@ def ledger(file: str, as_json: bool) -> None:
         cost = f"epsilon {entry.epsilon}" if entry.epsilon is not None else f"rho {entry.rho}"
         cost += f", delta {entry.delta}" if entry.delta is not None else ""
         data = entry.data if len(entry.data) <= 23 else f"{entry.data[:23]}..."
-        click.echo(f"  {entry.at}  {data}  {entry.policy}  {cost}  {entry.published or 'not known to be published'}")
+        published = entry.published or "not known to be published"
+        click.echo("  " + "  ".join(map(plain, (entry.at, data, entry.policy, cost, published))))

@@ -6,6 +6,7 @@ import os
 
 import click
 
+from hdmm_bf._display import plain
 from hdmm_bf.cli.show import as_json, emit
 
 
@@ -31,4 +32,4 @@ def report(bundle: str, out: str, as_json: bool) -> None:
     if as_json:
         emit({"bundle": bundle, "file": str(path), **made.summary()})
     else:
-        click.echo(f"Wrote {path}")
+        click.echo(f"Wrote {plain(path)}")

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from hdmm_bf._display import plain
 from hdmm_bf.cli.fit import describe
 from hdmm_bf.cli.show import as_json, emit
 
@@ -20,6 +21,7 @@ def verify(context: click.Context, bundle: str, as_json: bool) -> int:
     Exit code 1 if anything disagrees with what the bundle claims.
     """
     from hdmm_bf import fitting
+    from hdmm_bf import policy as policies
     from hdmm_bf.bundle import BundleError
 
     try:
@@ -31,7 +33,14 @@ def verify(context: click.Context, bundle: str, as_json: bool) -> int:
             click.echo(f"hdmm-bf: {refused}", err=True)
         return 1
     if as_json:
-        emit({**made.summary(), "verified": not found, "disagreements": found})
+        emit(
+            {
+                **made.summary(),
+                "hides": policies.hides(made.problem.policy),
+                "verified": not found,
+                "disagreements": found,
+            }
+        )
     else:
         click.echo(describe(made))
         click.echo("\n".join(f"DISAGREES: {item}" for item in found) or "Verified: every claim was derived again.")
@@ -66,4 +75,4 @@ def export(bundle: str, kind: str, out: str, what: str, dense: bool, as_json: bo
         emit(record)
     else:
         shown = f"{rows} x {columns}" if what == "strategy" else f"{made.problem.workload.num_queries} x {rows}"
-        click.echo(f"Wrote the {what}, {shown}, to {path}")
+        click.echo(f"Wrote the {what}, {shown}, to {plain(path)}")

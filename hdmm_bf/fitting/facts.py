@@ -70,7 +70,7 @@ class Facts(ABC):
 
     @property
     def _name(self) -> str:
-        return f"{self.problem.workload.spec} under {self.problem.policy.spec}"
+        return f"{self.problem.workload.title} under {self.problem.policy.title}"
 
     @property
     @abstractmethod
@@ -174,8 +174,8 @@ class Facts(ABC):
         """Return the facts about this fit as plain values."""
         workload, policy, lower = self.problem.workload, self.problem.policy, self.certificate.lower_bound
         return {
-            "workload": workload.spec,
-            "policy": policy.spec,
+            "workload": workload.title,
+            "policy": policy.title,
             "noise": self.noise,
             "family": self.family,
             "num_cells": workload.num_cells,

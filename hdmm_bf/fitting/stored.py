@@ -11,6 +11,7 @@ import numpy as np
 
 from hdmm_bf import bundle, bundle_blocks
 from hdmm_bf._checks import fail
+from hdmm_bf._display import plain
 from hdmm_bf._linalg import threads_for
 from hdmm_bf.bounds import is_public
 from hdmm_bf.bundle_checks import BLOCKS, refuse
@@ -125,7 +126,7 @@ def _derive(path: str | Path, held: bundle.Contents) -> tuple[Certificate, bool]
 def _disagreements(manifest: dict[str, Any], claimed: dict[str, Any], made: Fit | ProductFit) -> list[str]:
     found = [f"certificate.json: {item}" for item in disagreements(claimed, made.certificate)]
     found += [f"manifest.json: {item}" for item in _manifest_disagreements(manifest, made)]
-    return [_printable(item) for item in found]
+    return [plain(item) for item in found]
 
 
 def _manifest_disagreements(manifest: dict[str, Any], made: Fit | ProductFit) -> list[str]:
@@ -156,8 +157,3 @@ def _same(claimed: Any, derived: Any) -> bool:
         number = isinstance(claimed, int | float) and not isinstance(claimed, bool)
         return number and math.isclose(claimed, derived, rel_tol=AGREEMENT)
     return type(claimed) is type(derived) and bool(claimed == derived)
-
-
-def _printable(text: str) -> str:
-    """Escape what could pass for other lines of the output."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

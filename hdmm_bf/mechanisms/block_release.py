@@ -130,7 +130,7 @@ def release_blocks(
     exact = fit.recovery.measure(data, room=room)
     if account is not None and settled.sampler is not None:  # what is public costs nothing
         spent = {"epsilon": settled.epsilon, "delta": settled.delta, "rho": settled.rho}
-        account.spend(settled.noise, **spent, policy=fit.problem.policy.spec)
+        account.spend(settled.noise, **spent, policy=fit.problem.policy.title)
     measured, done = [], 0
     for block, scale, answers in zip(fit.strategy.blocks, scales, exact, strict=True):
         noise = _draw(settled.noise, scale, None if callback is None else _counting(callback, done))

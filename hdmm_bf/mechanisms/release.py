@@ -102,7 +102,7 @@ class Release(Released):
         """Return answers and standard deviations of another workload on the same domain, at no further cost."""
         if workload.num_cells != self.problem.policy.num_cells or not self.recovery.covers(workload):
             problem = "is on another domain, or asks what the strategy does not measure"
-            raise fail("release.answer", f"workload {workload.spec}", problem, "Fit a strategy for it.")
+            raise fail("release.answer", f"workload {workload.title}", problem, "Fit a strategy for it.")
         variances = np.maximum(workload.matrix.quadratic(self.recovery.covariance), 0.0)
         answers = np.asarray(workload.matrix.mv(self.estimate), dtype=np.float64)
         return answers, np.asarray(self.plan.stddev * np.sqrt(variances))
@@ -139,7 +139,7 @@ def carry_out(
         measured = exact_product(strategy.integers, grounded, room=room)
     if account is not None and settled.sampler is not None:  # what is public costs nothing
         spent = {"epsilon": settled.epsilon, "delta": settled.delta, "rho": settled.rho}
-        account.spend(settled.noise, **spent, policy=problem.policy.spec)
+        account.spend(settled.noise, **spent, policy=problem.policy.title)
     noise = _noise(settled, strategy.num_rows, callback)
     if sums is not None:
         estimate = sums.private_sum(measured, noise)

@@ -82,7 +82,8 @@ class Policy:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Policy({self.spec!r}, cells={self.num_cells}, edges={self.num_edges})"
+        name = repr(self.spec) if self.title == self.spec else self.title
+        return f"Policy({name}, cells={self.num_cells}, edges={self.num_edges})"
 
     def _repr_html_(self) -> str:
         from hdmm_bf.policy.words import discloses, hides
@@ -94,7 +95,14 @@ class Policy:
             ("public", "; ".join(discloses(self)) or "nothing, not even the number of records"),
             *(("note", note) for note in self.notes),
         ]
-        return _display.card("Policy", self.spec, _display.facts_table(rows))
+        return _display.card("Policy", self.title, _display.facts_table(rows))
+
+    @cached_property
+    def title(self) -> str:
+        """What people call the policy: its spec if that makes these edges, else its name in quotes and its size."""
+        from hdmm_bf.policy.naming import title
+
+        return title(self)
 
     @property
     def num_cells(self) -> int:
