@@ -36,7 +36,11 @@ BLOCKS = "blocks.npz"
 BLOCK_FILES = frozenset({BLOCKS, "policy.npz", "certificate.json"})
 WORKLOAD = "workload.npz"
 
-_MOST_BITS = 1000
+MOST_BITS = 255
+"""Binary places of a strategy. A release divides numbers of up to 2^500 twice by singular values that may be as small
+as 2^-bits (`_normal_solve` of `mechanisms.exact`), and 2^(500 + 2 * 255) is about the last that floating point holds with
+room for a sum. Searches end far below."""
+
 _INTEGER_LIMIT = 2**52
 _RECORDS: dict[str, dict[str, type]] = {
     "domain": {"sizes": list, "names": list, "labels": list},
@@ -154,13 +158,18 @@ def stored_strategy(arrays: dict[str, AnyArray]) -> tuple[Strategy, AnyArray]:
     integers, bits, weights = arrays["integers"], arrays["bits"], arrays["weights"]
     _typed("integers", integers, "i", 2)
     integers = integers.astype(np.int64)
-    if np.any(integers <= -_INTEGER_LIMIT) or np.any(integers >= _INTEGER_LIMIT):  # not np.abs: -2^63 stays negative
+    if not in_range(integers):
         raise fail("integers", f"of type {integers.dtype}", "must be below 2^52 in size", WRITE_AGAIN)
     _typed("bits", bits, "iu", 0)
-    if not 0 <= int(bits) <= _MOST_BITS:
-        raise fail("bits", int(bits), f"must be 0 to {_MOST_BITS}", WRITE_AGAIN)
+    if not 0 <= int(bits) <= MOST_BITS:
+        raise fail("bits", int(bits), f"must be 0 to {MOST_BITS}", WRITE_AGAIN)
     _check_weights(weights)
     return Strategy(kind, integers, int(bits), family), weights.astype(np.float64)  # type: ignore[arg-type]
+
+
+def in_range(integers: AnyArray) -> bool:
+    """Whether all integers are below 2^52 in size; not by np.abs, which leaves -2^63 negative."""
+    return not (np.any(integers <= -_INTEGER_LIMIT) or np.any(integers >= _INTEGER_LIMIT))
 
 
 def _check_weights(weights: AnyArray) -> None:
@@ -178,7 +187,12 @@ def stored_edges(arrays: dict[str, AnyArray], num_cells: int) -> EdgeArray:
     _typed("edges", edges, "iu", 2)
     if edges.shape[1] != 2:
         raise fail("edges", f"of shape {edges.shape}", "an edge has two ends", WRITE_AGAIN)
-    u, v = whole_numbers("policy.edges", "edges", edges).reshape(-1, 2).T
+    return ordered_edges(whole_numbers("policy.edges", "edges", edges).reshape(-1, 2), num_cells)
+
+
+def ordered_edges(edges: EdgeArray, num_cells: int) -> EdgeArray:
+    """Return edges in the order they have; loops, repeats, swapped ends and unknown cells are refused."""
+    u, v = edges.T
     canonical = policies.from_edges(u, v, num_cells).edges
     held = np.stack([u, v], axis=1)
     if not np.array_equal(held[np.lexsort((v, u))], canonical):

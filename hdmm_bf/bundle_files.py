@@ -10,6 +10,7 @@ import io
 import json
 import lzma
 import os
+import re
 import shutil
 import zipfile
 import zlib
@@ -22,8 +23,11 @@ from hdmm_bf._checks import MAX_BITS, InputError, fail, fits
 from hdmm_bf._types import AnyArray
 from hdmm_bf.bundle_checks import WRITE_AGAIN, blaming, check_manifest, refuse
 
+_LEAST_DIGITS = 16
+"""Digits of a digest, 64 bits, below which another bundle with the same start can be searched for."""
 SCHEMA = 1
 MANIFEST = "manifest.json"
+_MEMBER = re.compile(r"[A-Za-z0-9_@-]+\.npy")
 
 _UNREADABLE = (
     *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, SyntaxError, RuntimeError, MemoryError),
@@ -47,17 +51,38 @@ def write_folder(target: Path, manifest: dict[str, Any], files: dict[str, bytes]
     replace_folder(target, {**files, MANIFEST: json_bytes({"schema": SCHEMA, **manifest, "files": sums})})
 
 
-def read_folder(path: str | Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return the manifest and the files it names, checked byte for byte."""
+def read_folder(path: str | Path, *, expect: str | None = None) -> tuple[dict[str, Any], dict[str, bytes], str]:
+    """Return the manifest, the files it names, checked byte for byte, and the digest of the bundle.
+
+    Guarantees:
+        The digest is the sha256 of the bytes of `manifest.json`, which holds the sha256 of every other file. No link
+        inside the folder is followed. A bundle with another digest than expected is refused before it is looked at.
+    """
     folder = Path(path)
     if not os.path.isfile(folder / MANIFEST):
         raise fail("bundle.read", repr(str(folder)), "is not a bundle (no manifest.json)", WRITE_AGAIN)
-    manifest = parse_json(folder, MANIFEST, _bytes(folder, MANIFEST))
+    content = _bytes(folder, MANIFEST)
+    digest = hashlib.sha256(content).hexdigest()
+    _check_digest(folder, digest, expect)
+    manifest = parse_json(folder, MANIFEST, content)
     if manifest.get("schema") != SCHEMA:
         raise refuse(folder, MANIFEST, f"has schema {manifest.get('schema')!r}, this version reads {SCHEMA}")
     with blaming(folder, MANIFEST):
         check_manifest(manifest)
-    return manifest, {name: checked(folder, manifest, name) for name in manifest["files"]}
+    return manifest, {name: checked(folder, manifest, name) for name in manifest["files"]}, digest
+
+
+def _check_digest(folder: Path, digest: str, expect: str | None) -> None:
+    """Refuse another bundle than the one expected; the start of a digest is enough, from 16 digits on."""
+    if expect is None:
+        return
+    wanted = str(expect).strip().lower()
+    if not re.fullmatch(rf"[0-9a-f]{{{_LEAST_DIGITS},64}}", wanted):
+        advice = "Give what `hdmm-bf verify` or `sha256sum manifest.json` prints."
+        raise fail("bundle.read", f"expect={expect!r}", f"must be {_LEAST_DIGITS} to 64 hexadecimal digits", advice)
+    if not digest.startswith(wanted):
+        advice = "Ask where the bundle came from, or check it with `hdmm-bf verify`."
+        raise fail("bundle.read", repr(str(folder)), f"has the digest {digest}, expected was {wanted}", advice)
 
 
 def replace_folder(target: Path, files: dict[str, bytes]) -> None:
@@ -92,6 +117,8 @@ def checked(folder: Path, manifest: dict[str, Any], name: str) -> bytes:
 
 
 def _bytes(folder: Path, name: str) -> bytes:
+    if (folder / name).is_symlink():
+        raise refuse(folder, name, "is a link to another file; a bundle holds its own")
     try:
         with blaming(folder, name):
             fits("bundle.read", repr(name), (folder / name).stat().st_size, advice=WRITE_AGAIN)
@@ -111,6 +138,7 @@ def load_npz(folder: Path, name: str, files: dict[str, bytes]) -> dict[str, AnyA
     """Return the arrays of an archive, none of them objects."""
     try:
         with zipfile.ZipFile(io.BytesIO(files[name])) as archive:
+            _check_members(folder, name, archive.namelist())
             fits("bundle.read", repr(name), sum(i.file_size for i in archive.infolist()), advice=WRITE_AGAIN)
         with np.load(io.BytesIO(files[name]), allow_pickle=False) as arrays:
             held = {key: arrays[key] for key in arrays.files}
@@ -121,6 +149,16 @@ def load_npz(folder: Path, name: str, files: dict[str, bytes]) -> dict[str, AnyA
     if not all(isinstance(array, np.ndarray) for array in held.values()):  # np.load gives other members as bytes
         raise refuse(folder, name, "holds something that is no array")
     return held
+
+
+def _check_members(folder: Path, name: str, members: list[str]) -> None:
+    """Refuse arrays that stand twice or are not called as NumPy calls them: programs differ in what they then read."""
+    twice = next((member for member in members if members.count(member) > 1), None)
+    if twice is not None:
+        raise refuse(folder, name, f"holds {twice!r} twice")
+    odd = next((member for member in members if not _MEMBER.fullmatch(member)), None)
+    if odd is not None:
+        raise refuse(folder, name, f"holds {odd!r}, which is no name of an array")
 
 
 def json_bytes(record: dict[str, Any]) -> bytes:

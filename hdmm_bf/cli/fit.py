@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from hdmm_bf._display import percent, plain
-from hdmm_bf.cli.requests import problem_parameters, requested
+from hdmm_bf.cli.requests import inputs, problem_parameters, requested
 from hdmm_bf.cli.show import as_json, count, emit, facts, free_name, known, number, progress
 
 _GAP = click.option("--gap", default=1e-3, show_default=True, help="Stop when proven this close to the best possible.")
@@ -91,12 +91,14 @@ def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any)
     """
     from hdmm_bf import fitting
     from hdmm_bf import policy as policies
+    from hdmm_bf.exporting import check_apart
 
     if devices is not None:
         from hdmm_bf.devices import split_cpu
 
         split_cpu(devices)
     asked = requested(context)
+    check_apart([asked.out], inputs(context, asked))
     with progress("fit") as show:
         made = fitting.fit(
             asked.workload,

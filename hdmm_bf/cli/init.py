@@ -48,10 +48,12 @@ def init(
     Without flags it asks on a terminal, and writes an example elsewhere.
     """
     from hdmm_bf import problem_file
+    from hdmm_bf.exporting import check_apart
 
     target = Path(file)
     if target.exists() and not force:
         raise click.UsageError(f"{file} exists; name another file, or use --force to overwrite it.")
+    check_apart([target], [name for name in (workload, policy) if name and os.path.isfile(name)])
     if (workload is None) != (policy is None) or (workload is None and (domain or noise)):
         raise click.UsageError("init needs both --workload W and --policy G, or no flags at all.")
     if workload is not None and policy is not None:

@@ -31,6 +31,7 @@ from hdmm_bf.cli.show import as_json, count, emit, facts, number
 @click.option("--ledger", metavar="FILE", help="Count the loss in this ledger; refuse past its total.")
 @click.option("--total", metavar="E[,D]", help="Total of a new ledger: epsilon[,delta], or rho=R.")
 @click.option("--data-id", metavar="NAME", help="Name of the data in the ledger; else a fingerprint of the counts.")
+@click.option("--expect", metavar="DIGEST", help="Refuse a bundle with another digest than verify printed.")
 @click.option("--dry-run", is_flag=True, help="Settle the noise, say what to expect, and stop before reading data.")
 @as_json
 def release(
@@ -47,6 +48,7 @@ def release(
     ledger: str | None,
     total: str | None,
     data_id: str | None,
+    expect: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -60,10 +62,10 @@ def release(
 
     if not dry_run and (data is None or out is None):
         raise click.UsageError("release needs --data FILE and --out FILE, or --dry-run.")
-    made = fitting.load(bundle)
+    made = fitting.load(bundle, expect=expect)
     settled = plan(made, epsilon=epsilon, delta=delta, rho=rho)
     steps = [step.strip() for step in postprocess.split(",")] if postprocess else []
-    _check(made, level, steps, [out, estimate], [data, ledger])
+    _check(made, level, steps, [out, estimate], [data, ledger], [bundle, queries])
     stated = _total(ledger, total, data_id)
     hidden = policies.hides(made.problem.policy)
     record = {"bundle": bundle, **made.summary(), "hides": hidden, **settled.summary()}
@@ -78,9 +80,16 @@ def release(
     _tell({**record, "files": files, "level": level, "ledger": ledger}, settled, as_json, written)
 
 
-def _check(made: Any, level: float, steps: list[str], targets: list[str | None], others: list[str | None]) -> None:
+def _check(
+    made: Any,
+    level: float,
+    steps: list[str],
+    targets: list[str | None],
+    others: list[str | None],
+    inputs: list[str | None],
+) -> None:
     """Check everything that can be checked before data are read."""
-    from hdmm_bf.exporting import SUFFIXES, check_target
+    from hdmm_bf.exporting import SUFFIXES, check_apart, check_target
     from hdmm_bf.mechanisms.intervals import check_level
     from hdmm_bf.mechanisms.postprocessing import check_steps
 
@@ -91,6 +100,7 @@ def _check(made: Any, level: float, steps: list[str], targets: list[str | None],
     places = [os.path.realpath(name) for name in (*targets, *others) if name is not None]
     if len(set(places)) < len(places):
         raise click.UsageError("--data, --out, --estimate and --ledger must be different files.")
+    check_apart([*targets, others[1]], [others[0], *inputs])
 
 
 def _released(

@@ -134,5 +134,5 @@ def _csv(columns: Mapping[str, list[Any]], notes: Mapping[str, str]) -> bytes:
 def _field(value: Any) -> str:
     if not isinstance(value, str):
         return repr(value)
-    value = spreadsheet_cell(value)
-    return '"' + value.replace('"', '""') + '"' if _NEEDS_QUOTES.search(value) else value
+    name = spreadsheet_cell(value)
+    return '"' + name.replace('"', '""') + '"' if _NEEDS_QUOTES.search(name) else name

@@ -40,6 +40,7 @@ class Facts(ABC):
         options: limits and family that the search was given, where it was given any.
         trace: error and bound after every step; a bundle keeps at most `TRACE_KEPT` of them.
         reached: unit error that every mechanism and family reached.
+        digest: sha256 of the manifest of the bundle it was read from; None for a fit that was not read.
     """
 
     problem: Problem
@@ -51,6 +52,7 @@ class Facts(ABC):
     options: Mapping[str, Any] = field(default_factory=dict)
     trace: tuple[TracePoint, ...] = ()
     reached: Mapping[str, float] = field(default_factory=dict)
+    digest: str | None = None
 
     def __repr__(self) -> str:
         return f"Fit({self._name}, {self.noise}, unit error {self.unit_error:.6g}, gap {self.gap:.2g})"
