@@ -161,7 +161,7 @@ READ = {  # mistakes in the data or the ledger
     "total negative": (("--ledger", "spent.db", "--total", "-1"), {}, "epsilon=-1.0"),
     "total nan": (("--ledger", "spent.db", "--total", "nan"), {}, "epsilon=nan"),
     "no total": (("--ledger", "spent.db"), {}, "no total was stated"),
-    "ledger a folder": (("--ledger", "g.bf", "--total", "1"), {}, "cannot be opened"),
+    "ledger a folder": (("--ledger", "g.bf", "--total", "1"), {}, "what is read or written too"),
     "ledger no ledger": (("--ledger", "x.npy", "--total", "1"), {}, "is not usable"),
     "nameless": ((*BOOK, "--data-id", ""), {}, "needs a name"),
 }

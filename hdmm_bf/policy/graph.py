@@ -82,8 +82,9 @@ class Policy:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        name = repr(self.spec) if self.title == self.spec else self.title
-        return f"Policy({name}, cells={self.num_cells}, edges={self.num_edges})"
+        if self.title != self.spec:  # which tells the edges
+            return f"Policy({self.title}, cells={self.num_cells})"
+        return f"Policy({self.spec!r}, cells={self.num_cells}, edges={self.num_edges})"
 
     def _repr_html_(self) -> str:
         from hdmm_bf.policy.words import discloses, hides

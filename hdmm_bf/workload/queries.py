@@ -52,8 +52,9 @@ class Workload:
             )
 
     def __repr__(self) -> str:
-        name = repr(self.spec) if self.title == self.spec else self.title
-        return f"Workload({name}, queries={self.num_queries}, cells={self.num_cells})"
+        if self.title != self.spec:  # which tells the queries
+            return f"Workload({self.title}, cells={self.num_cells})"
+        return f"Workload({self.spec!r}, queries={self.num_queries}, cells={self.num_cells})"
 
     def _repr_html_(self) -> str:
         m, n = self.matrix.shape
