@@ -14,6 +14,7 @@ import re
 import shutil
 import zipfile
 import zlib
+from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
@@ -153,9 +154,8 @@ def load_npz(folder: Path, name: str, files: dict[str, bytes]) -> dict[str, AnyA
 
 def _check_members(folder: Path, name: str, members: list[str]) -> None:
     """Refuse arrays that stand twice or are not called as NumPy calls them: programs differ in what they then read."""
-    twice = next((member for member in members if members.count(member) > 1), None)
-    if twice is not None:
-        raise refuse(folder, name, f"holds {twice!r} twice")
+    if len(set(members)) < len(members):
+        raise refuse(folder, name, f"holds {Counter(members).most_common(1)[0][0]!r} twice")
     odd = next((member for member in members if not _MEMBER.fullmatch(member)), None)
     if odd is not None:
         raise refuse(folder, name, f"holds {odd!r}, which is no name of an array")
@@ -191,8 +191,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse a key that stands twice: programs differ in which of the two they believe."""
     record = dict(pairs)
     if len(record) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
         raise fail("json", repr(twice), "stands twice in one object", WRITE_AGAIN)
     return record
 
