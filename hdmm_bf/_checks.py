@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from hdmm_bf._display import plain
 from hdmm_bf._types import AnyArray
 
 MAX_BYTES = 4 * 2**30
@@ -43,14 +44,12 @@ class InputError(ValueError):
 
 def fail(where: str, value: object, problem: str, advice: str) -> InputError:
     """Compose `where(value): problem. advice` as an `InputError` for the caller to raise."""
-    return InputError(f"{where}({_one_line(str(value))}): {_one_line(problem)}. {advice}")
+    return InputError(f"{where}({_one_line(str(value))}): {_one_line(problem)}. {_one_line(advice)}")
 
 
 def _one_line(text: str) -> str:
-    """Escape line breaks and what cannot be printed, and leave out the middle of very long texts."""
-    if len(text) > _LONGEST_PART:
-        text = f"{text[: _LONGEST_PART - 100]} ... {text[-90:]}"
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    """Escape line breaks and what cannot be seen, and leave out the middle of very long texts."""
+    return plain(text, most=_LONGEST_PART)
 
 
 @contextmanager

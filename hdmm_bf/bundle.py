@@ -14,6 +14,7 @@ from typing import Any, final
 import numpy as np
 
 from hdmm_bf import bundle_checks as checks
+from hdmm_bf import policy as policies
 from hdmm_bf._types import RealVector
 from hdmm_bf.bundle_checks import BundleError, blaming
 from hdmm_bf.bundle_files import (
@@ -69,6 +70,8 @@ def write(
         "policy.npz": npz(edges=problem.policy.edges),
         "certificate.json": json_bytes(certificate),
     }
+    policy = checks.policy_record(problem.policy)
+    as_read = checks.stored_policy(policy, problem.policy.domain, problem.policy.edges)
     workload = checks.workload_record(problem.workload)
     if workload["file"]:
         files[checks.WORKLOAD] = _workload_bytes(problem)
@@ -76,7 +79,8 @@ def write(
         **manifest,
         "domain": domain_record(problem.policy.domain),
         "workload": workload,
-        "policy": checks.policy_record(problem.policy),
+        "policy": policy,
+        "discloses": policies.discloses(as_read),  # in the words of whoever reads it, who knows no factors
         "sensitivity_exact": certificate["sensitivity_exact"],
         "bits": strategy.bits,
     }
@@ -91,7 +95,7 @@ def read(path: str | Path) -> Contents:
         A bundle with a file edited, truncated, missing or taken from another bundle is refused, naming the file.
         A policy or workload called by a spec string is the one of that name. Nothing outside the folder is read.
     """
-    manifest, files = read_folder(path)
+    manifest, files, _ = read_folder(path)
     return contents(Path(path), manifest, files)
 
 

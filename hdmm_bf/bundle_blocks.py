@@ -26,6 +26,7 @@ from hdmm_bf.strategies.blocks import Block, BlockStrategy, from_integers
 from hdmm_bf.structure import ProductProblem, Term, as_product, product_terms
 from hdmm_bf.transform import Problem
 from hdmm_bf.workload import AllRange, Prefix, Workload
+from hdmm_bf.workload import naming as workload_naming
 from hdmm_bf.workload.queries import row_weights
 
 BLOCKS = checks.BLOCKS
@@ -66,11 +67,13 @@ def write(
     named = _workload_record(workload)
     if named["file"]:
         files[WORKLOAD] = npz(**_term_arrays(product), **_weight_arrays(product))
+    called = _policy_record(policy, product.edges)
     record = {
         **manifest,
         "domain": domain_record(policy.domain),
         "workload": named,
-        "policy": _policy_record(policy, product.edges),
+        "policy": called,
+        "discloses": policies.discloses(_stored_policy(called, policy.domain, product.edges)),
         "sensitivity_exact": certificate["sensitivity_exact"],
         "bits": certificate["bits"],
     }
@@ -80,7 +83,7 @@ def write(
 
 def read(path: str | Path) -> Contents:
     """Read a bundle of blocks; refused as bundles with matrices are."""
-    manifest, files = read_folder(path)
+    manifest, files, _ = read_folder(path)
     return contents(Path(path), manifest, files)
 
 
@@ -132,7 +135,7 @@ def _stored_block(arrays: dict[str, AnyArray], b: int, domain: Domain) -> Block:
     good = good and all(f.shape[1] == size and len(f) > 0 for f, size in zip(factors, domain.sizes, strict=True))
     good = good and all(a in (1, b) for a, b in zip(precisions.shape, shape, strict=True))
     good = good and not np.any(np.isnan(precisions)) and bool(np.all(precisions >= 0))
-    if not good or any(int(np.abs(f).max(initial=0)) >= 2**52 for f in factors):
+    if not good or not all(map(checks.in_range, factors)):
         raise fail(BLOCKS, f"block {b}", "does not fit the domain", WRITE_AGAIN)
     fits(BLOCKS, f"block {b}", int(np.prod(np.array(shape, dtype=object))) * 8, advice=WRITE_AGAIN)
     named = f"b{b}_terms"
@@ -206,7 +209,9 @@ def _same_factors(policy: Policy, edges: tuple[EdgeArray, ...]) -> bool:
 
 
 def _plain(domain: Domain, edges: tuple[EdgeArray, ...]) -> Policy:
-    own = [policies.from_edges(e[:, 0], e[:, 1], size) for e, size in zip(edges, domain.sizes, strict=True)]
+    """The product of the factors with their edges in the order of the file, which proofs go by."""
+    made = [policies.from_edges(e[:, 0], e[:, 1], size) for e, size in zip(edges, domain.sizes, strict=True)]
+    own = [Policy(p.domain, p.spec, p.meaning, e) for p, e in zip(made, edges, strict=True)]
     return policies.product(*own, domain=domain)
 
 
@@ -218,8 +223,7 @@ def _stored_edges(arrays: dict[str, AnyArray], domain: Domain) -> tuple[EdgeArra
         edges = whole_numbers("policy", f"edges{i}", arrays[f"edges{i}"])
         if edges.ndim != 2 or edges.shape[1] != 2:
             raise fail("policy", f"edges{i} of shape {edges.shape}", "must be pairs", WRITE_AGAIN)
-        policies.from_edges(edges[:, 0], edges[:, 1], size)  # refuses what is no graph
-        found.append(edges)
+        found.append(checks.ordered_edges(edges, size))
     return tuple(found)
 
 
@@ -235,11 +239,7 @@ def _stored_policy(record: dict[str, Any], domain: Domain, edges: tuple[EdgeArra
 
 
 def _workload_record(workload: Workload) -> dict[str, Any]:
-    try:
-        named = checks.named_workload(workload.spec, workload.domain)
-    except InputError:
-        named = None
-    if named is not None and named.matrix.shape == workload.matrix.shape and checks.alike(named, workload):
+    if workload_naming.is_named(workload):
         return {"spec": workload.spec, "file": False}
     return {"spec": checks.described(workload.spec, "workload"), "file": True}
 

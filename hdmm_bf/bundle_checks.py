@@ -21,13 +21,15 @@ import scipy.sparse as sp
 from hdmm_bf import policy as policies
 from hdmm_bf import workload as workloads
 from hdmm_bf._checks import MAX_BITS, InputError, fail, whole_numbers
+from hdmm_bf._display import plain
 from hdmm_bf._types import AnyArray, EdgeArray
 from hdmm_bf.domain import Domain
-from hdmm_bf.matrix import Dense, Sparse
 from hdmm_bf.policy import Policy
+from hdmm_bf.policy import naming as policy_naming
 from hdmm_bf.strategies import Strategy
 from hdmm_bf.strategies.solver import SENTENCES
 from hdmm_bf.workload import Workload
+from hdmm_bf.workload import naming as workload_naming
 
 WRITE_AGAIN = "Write the bundle again with `hdmm-bf fit ... --out`."
 FILES = frozenset({"strategy.npz", "policy.npz", "certificate.json"})
@@ -36,7 +38,11 @@ BLOCK_FILES = frozenset({BLOCKS, "policy.npz", "certificate.json"})
 WORKLOAD = "workload.npz"
 WEIGHTS = "weights"
 
-_MOST_BITS = 1000
+MOST_BITS = 255
+"""Binary places of a strategy. A release divides numbers of up to 2^500 twice by singular values that may be as small
+as 2^-bits (`_normal_solve` of `mechanisms.exact`); 2^(500 + 2 * 255) is about the last number that floating point holds
+with room for a sum. Searches end far below."""
+
 _INTEGER_LIMIT = 2**52
 _RECORDS: dict[str, dict[str, type]] = {
     "domain": {"sizes": list, "names": list, "labels": list},
@@ -50,7 +56,6 @@ _MOST_NAMES = 2**17
 
 _CSR = {"data", "indices", "indptr", "shape"}
 _LOOKS_LIKE_SPEC = re.compile(r"\s*[\w-]+\s*:")
-_SPEC = re.compile(r"[A-Za-z-]+:[A-Za-z0-9=,:-]+")  # no dot and no slash, so that it can never be a path
 
 
 class BundleError(InputError):
@@ -155,13 +160,18 @@ def stored_strategy(arrays: dict[str, AnyArray]) -> tuple[Strategy, AnyArray]:
     integers, bits, weights = arrays["integers"], arrays["bits"], arrays["weights"]
     _typed("integers", integers, "i", 2)
     integers = integers.astype(np.int64)
-    if np.any(integers <= -_INTEGER_LIMIT) or np.any(integers >= _INTEGER_LIMIT):  # not np.abs: -2^63 stays negative
+    if not in_range(integers):
         raise fail("integers", f"of type {integers.dtype}", "must be below 2^52 in size", WRITE_AGAIN)
     _typed("bits", bits, "iu", 0)
-    if not 0 <= int(bits) <= _MOST_BITS:
-        raise fail("bits", int(bits), f"must be 0 to {_MOST_BITS}", WRITE_AGAIN)
+    if not 0 <= int(bits) <= MOST_BITS:
+        raise fail("bits", int(bits), f"must be 0 to {MOST_BITS}", WRITE_AGAIN)
     _check_weights(weights)
     return Strategy(kind, integers, int(bits), family), weights.astype(np.float64)  # type: ignore[arg-type]
+
+
+def in_range(integers: AnyArray) -> bool:
+    """Whether all integers are below 2^52 in size; not by np.abs, which leaves -2^63 negative."""
+    return not (np.any(integers <= -_INTEGER_LIMIT) or np.any(integers >= _INTEGER_LIMIT))
 
 
 def _check_weights(weights: AnyArray) -> None:
@@ -179,7 +189,12 @@ def stored_edges(arrays: dict[str, AnyArray], num_cells: int) -> EdgeArray:
     _typed("edges", edges, "iu", 2)
     if edges.shape[1] != 2:
         raise fail("edges", f"of shape {edges.shape}", "an edge has two ends", WRITE_AGAIN)
-    u, v = whole_numbers("policy.edges", "edges", edges).reshape(-1, 2).T
+    return ordered_edges(whole_numbers("policy.edges", "edges", edges).reshape(-1, 2), num_cells)
+
+
+def ordered_edges(edges: EdgeArray, num_cells: int) -> EdgeArray:
+    """Return edges in the order they have; loops, repeats, swapped ends and unknown cells are refused."""
+    u, v = edges.T
     canonical = policies.from_edges(u, v, num_cells).edges
     held = np.stack([u, v], axis=1)
     if not np.array_equal(held[np.lexsort((v, u))], canonical):
@@ -260,49 +275,17 @@ def _plain_meaning(edges: EdgeArray, domain: Domain) -> str:
 
 def named_policy(spec: str, domain: Domain) -> Policy | None:
     """Return the policy that a spec string names, on the given domain; None if it is a path or a description."""
-    if not _LOOKS_LIKE_SPEC.match(spec):
-        return None
-    text = _spec_string(spec)
-    name, _, rest = text.partition(":")
-    try:
-        if name.lower() == "product":
-            return policies.product(*map(policies.parse, rest.split(",")), domain=domain)
-        made = policies.parse(text)
-    except RecursionError:
-        raise fail("policy", repr(spec), "is nested too deeply", WRITE_AGAIN) from None
-    if made.domain.sizes != domain.sizes:
-        raise fail("policy", made.spec, f"is not on the domain {domain}", WRITE_AGAIN)
-    if name.lower() == "sensitive":  # its meaning calls the attributes by their names
-        return policies.sensitive(domain, [int(a) for a in made.spec.rpartition(":")[2].split(",")])
-    return Policy(domain, made.spec, made.meaning, made.stored, made.factors, made.notes)
+    return policy_naming.named(spec.strip(), domain) if _LOOKS_LIKE_SPEC.match(spec) else None
 
 
 def named_workload(spec: str, domain: Domain) -> Workload | None:
-    """Return the workload that a spec string names, None if it is a path or a description.
-
-    Where it is on the sizes of the given domain, queries have the names and labels of that.
-    """
-    if not _LOOKS_LIKE_SPEC.match(spec):
-        return None
-    made = workloads.parse(_spec_string(spec))
-    return workloads.parse(made.spec, domain=domain) if made.domain.sizes == domain.sizes else made
-
-
-def _spec_string(spec: str) -> str:
-    if not _SPEC.fullmatch(spec.strip()):
-        raise fail("spec", repr(spec), "looks like a spec string and is none", WRITE_AGAIN)
-    return spec.strip()
+    """Return the workload that a spec string names, None if it is a path or a description."""
+    return workload_naming.named(spec.strip(), domain) if _LOOKS_LIKE_SPEC.match(spec) else None
 
 
 def workload_record(workload: Workload) -> dict[str, Any]:
     """Describe a workload: by its spec string if that makes it again, else by words and a file."""
-    try:
-        named = named_workload(workload.spec, workload.domain)
-    except InputError:
-        named = None
-    matrix = workload.matrix
-    written_out = isinstance(matrix, Dense | Sparse)  # no spec string makes one, whatever the matrix calls itself
-    if named is not None and not written_out and alike(named, workload):
+    if workload_naming.is_named(workload):
         return {"spec": workload.spec, "file": False}
     return {"spec": described(workload.spec, "matrix"), "file": True}
 
@@ -315,15 +298,9 @@ def reweighted(workload: Workload, weights: AnyArray | None) -> Workload:
     return replace(workloads.weighted(workload, weights), spec=workload.spec)
 
 
-def alike(named: Workload, given: Workload) -> bool:
-    """Whether a workload of a spec string is the given one, judged by kind, name and shape."""
-    kind = type(named.matrix) is type(given.matrix) and not given.is_weighted
-    return kind and (named.spec, named.matrix.shape) == (given.spec, given.matrix.shape)
-
-
 def described(spec: str, what: str) -> str:
     """Return words for something without a spec string that nobody takes for one."""
-    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in spec)
+    text = plain(spec)
     return f"{what} ({text})" if _LOOKS_LIKE_SPEC.match(text) else text
 
 

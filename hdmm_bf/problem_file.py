@@ -171,7 +171,7 @@ def from_text(text: str, file: Path, **flags: Any) -> Request:
     workload = flags.pop("workload", None)
     made_policy = policies.parse(policy, domain=domain) if policy is not None else _policy(problem, domain)
     made_workload = workloads.parse(workload, domain=domain) if workload is not None else _workload(problem, domain)
-    options = {**_fit_options(problem), **flags}
+    options = {**_fit_options(problem, out=flags.get("out")), **flags}
     budget = {name: float(value) for name, value in problem.tables.get("release", {}).items()}
     if budget:
         with problem.at("release"):
@@ -179,13 +179,25 @@ def from_text(text: str, file: Path, **flags: Any) -> Request:
     return Request(workload=made_workload, policy=made_policy, budget=budget, **options)
 
 
-def _fit_options(problem: _File) -> dict[str, Any]:
+def _fit_options(problem: _File, *, out: str | None) -> dict[str, Any]:
+    """Return the options of [fit]; a file writes into its own folder only, unless the user names another place."""
     options = dict(problem.tables.get("fit", {}))
     for name in {"gap", "max_seconds"} & set(options):
         options[name] = float(options[name])
-    if "out" in options:
-        options["out"] = str(problem.file.parent / options["out"])
+    if "out" in options and out is None:
+        options["out"] = _own_place(problem, options["out"])
     return options
+
+
+def _own_place(problem: _File, name: str) -> str:
+    """Return where a file's `out` is; refused outside the file's folder, through links too."""
+    folder = os.path.realpath(problem.file.parent)
+    place = os.path.realpath(os.path.join(folder, name)) if "\0" not in name else ""
+    if os.path.isabs(name) or not place.startswith(os.path.join(folder, "")):
+        with problem.at("fit", "out"):
+            advice = "Name a folder beside the file, or use --out on the command line."
+            raise fail("fit", f"out = {name!r}", "is outside the folder of the problem file", advice)
+    return str(problem.file.parent / name)
 
 
 def is_path(text: str, suffixes: Iterable[str]) -> bool:

@@ -10,7 +10,8 @@ PACKAGE = Path(__file__).parent.parent / "hdmm_bf"
 # In the order the data flow. A module may import only what stands on an earlier line (or its own folder).
 FLOW = [
     ["_types"],
-    ["_checks", "_display", "_limits"],
+    ["_display"],
+    ["_checks", "_limits"],
     ["_linalg"],
     ["devices"],
     ["matrix", "domain"],

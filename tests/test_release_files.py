@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,7 +23,15 @@ from hdmm_bf.exporting import SUFFIXES, check_target, write_answers, write_estim
 from tests.mistakes import THREE_PARTS
 from tests.test_ledger_files import nobody
 
+IN_CSV = {"two\nlines": r"two\x0alines", "bare\rreturn": r"bare\x0dreturn", "both\r\n": r"both\x0d\x0a"}
+IN_CSV |= {"=1+1": "'=1+1", "é \u2028 x": r"é \u2028 x"}
 ODD = ["a, b", 'say "no"', "two\nlines", "bare\rreturn", "both\r\n", "#1 of 3", " blanks ", "=1+1", "é \u2028 x", ""]
+
+
+def named_in(suffix, name):
+    return IN_CSV.get(name, name) if suffix == ".csv" else name
+
+
 COUNTS = np.arange(10) ** 2 + 7
 
 
@@ -59,7 +68,7 @@ def read_back(path):
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_answers_come_back_bit_by_bit(released, noise, suffix, tmp_path):
-    """Quotes exporting.releases: every format brings back the same numbers, bit by bit, and the same names."""
+    """Quotes exporting.releases: the same numbers, bit by bit; Parquet and JSON bring back the same names."""
     out = released[noise]
     processed = out.postprocess("nonnegative", "integers")
     path = write_answers(out, tmp_path / f"answers{suffix}", level=0.9, processed=processed)
@@ -69,7 +78,7 @@ def test_answers_come_back_bit_by_bit(released, noise, suffix, tmp_path):
     wanted = {"answer": out.answers, "stddev": out.stddev, "low": ends.low, "high": ends.high}
     for name, numbers in {**wanted, "processed": processed.answers}.items():
         assert np.asarray(columns[name], dtype=np.float64).tobytes() == numbers.tobytes(), name
-    assert columns["query"] == ODD
+    assert columns["query"] == [named_in(suffix, name) for name in ODD]
     assert notes["policy"] == "line:10"
     assert notes["public"] == "the total number of records"
     assert "biased" in notes["post-processing"]
@@ -81,7 +90,7 @@ def test_the_estimate_comes_back_bit_by_bit(released, suffix, tmp_path):
     out = released["gaussian"]
     notes, columns = read_back(write_estimate(out, tmp_path / f"cells{suffix}"))
     assert np.array(columns["estimate"]).tobytes() == out.estimate.tobytes()
-    assert columns["cell"] == [f"na,me={label}" for label in ODD]
+    assert columns["cell"] == ["na,me=" + named_in(suffix, label).lstrip("'") for label in ODD]
     B = np.linalg.inv(out.problem.workload.matrix.dense()) @ out.recovery.queries(np.arange(10))  # W is invertible
     np.testing.assert_allclose(columns["stddev"], out.plan.stddev * np.linalg.norm(B, axis=1), rtol=1e-9)
     assert "processed" not in columns
@@ -131,13 +140,28 @@ def test_a_lone_surrogate_is_escaped(suffix, tmp_path):
     out = bf.release(bf.fit(workload, "line:2"), [1, 2], rho=0.5)
     notes, columns = read_back(write_answers(out, tmp_path / f"a{suffix}", level=0.95))
     assert columns["query"] == ["\\ud800", "b"]
-    assert notes["workload"] == "mine \\udfff"
+    assert notes["workload"] == 'custom matrix "mine \\udfff", 2 queries'
 
 
-def test_a_name_that_a_spreadsheet_takes_for_a_formula_is_written_as_it_is(released, tmp_path):
-    """Quotes exporting.releases: names are data and are written as they are."""
-    text = write_answers(released["laplace"], tmp_path / "a.csv", level=0.95).read_text()
-    assert "\n=1+1," in text
+def test_a_name_that_a_spreadsheet_takes_for_a_formula_has_an_apostrophe_and_numbers_stay_numbers(tmp_path):
+    """Quotes exporting.releases: a name that a spreadsheet would take for a formula has an apostrophe before it."""
+    names = ["=1+1", "+1", "-1", "@x", " =1", "\t=1", "\uff1d1", "a=1"]
+    out = bf.release(bf.fit(bf.workload.from_matrix(-np.eye(8), names=names), "line:8"), [9] * 8, rho=50.0)
+    text = write_answers(out, tmp_path / "a.csv", level=0.95).read_text()
+    rows = [line for line in text.splitlines() if not line.startswith("#")][1:]
+    written = [next(csv.reader([row]))[0] for row in rows]
+    assert written == ["'=1+1", "'+1", "'-1", "'@x", "' =1", r"\x09=1", "'\uff1d1", "a=1"]
+    assert [float(next(csv.reader([row]))[1]) for row in rows] == out.answers.tolist()
+    assert (out.answers < 0).all()
+
+
+def test_a_name_in_the_header_cannot_start_a_formula_in_a_later_cell(tmp_path):
+    workload = bf.workload.from_matrix(np.eye(3), spec="mine,=1+1, @x;-2")
+    out = bf.release(bf.fit(workload, "line:3"), [1, 2, 3], rho=0.5)
+    text = write_answers(out, tmp_path / "a.csv", level=0.95).read_text()
+    cells = [cell for line in text.splitlines() if line.startswith("#") for cell in re.split("[,;]", line)]
+    assert "'=1+1" in cells
+    assert not [cell for cell in cells if cell.lstrip().startswith(("=", "+", "-", "@"))]
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

@@ -12,6 +12,7 @@ import sys
 import click
 
 from hdmm_bf import __version__
+from hdmm_bf._display import plain
 from hdmm_bf.cli.doctor import doctor
 from hdmm_bf.cli.explain import explain
 from hdmm_bf.cli.fit import bound, compare, fit
@@ -90,7 +91,7 @@ def main() -> None:
     try:
         code = app(prog_name="hdmm-bf", standalone_mode=False)
     except (InputError, click.ClickException) as mistake:
-        click.echo("hdmm-bf: " + " ".join(_sentence(mistake).split("\n")), err=True)
+        click.echo("hdmm-bf: " + plain(" ".join(_sentence(mistake).split("\n"))), err=True)
         sys.exit(2)
     except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("hdmm-bf: interrupted before the result was complete.", err=True)

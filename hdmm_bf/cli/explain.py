@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from hdmm_bf._display import plain
 from hdmm_bf.cli.show import as_json, count, emit
 
 
@@ -22,7 +23,7 @@ def explain(policy: str, as_json: bool) -> None:
 
     graph = policies.parse(policy)
     record: dict[str, Any] = {
-        "policy": graph.spec,
+        "policy": graph.title,
         "num_cells": graph.num_cells,
         "num_edges": graph.num_edges,
         "num_components": graph.components.count,
@@ -47,15 +48,15 @@ def _explanation(record: dict[str, Any]) -> str:
     lines = [
         f"{record['policy']}: {count(record['num_cells'], 'cell')}, {count(record['num_edges'], 'edge')}, {kind}",
         "",
-        f"Hidden   {record['hides']}",
-        f"         {record['fades']}",
+        f"Hidden   {plain(record['hides'])}",
+        f"         {plain(record['fades'])}",
     ]
     public = record["discloses"] or ["nothing; even the number of records is hidden."]
-    lines += [f"{'Public   ' if i == 0 else '         '}{item}" for i, item in enumerate(public)]
-    lines += [f"Note     {note}" for note in record["notes"]]
+    lines += [f"{'Public   ' if i == 0 else '         '}{plain(item)}" for i, item in enumerate(public)]
+    lines += [f"Note     {plain(note)}" for note in record["notes"]]
     for example in record["examples"]:
-        lines += ["", "Example  " + example["sentence"]]
-        width = max(len(name) for name in example["before"])
+        lines += ["", "Example  " + plain(example["sentence"])]
+        width = max(len(plain(name)) for name in example["before"])
         for name, amount in example["before"].items():
-            lines.append(f"         {name:<{width}}  {count(amount, 'record')} -> {example['after'][name]}")
+            lines.append(f"         {plain(name):<{width}}  {count(amount, 'record')} -> {example['after'][name]}")
     return "\n".join(lines)

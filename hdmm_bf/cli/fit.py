@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from hdmm_bf._display import percent
-from hdmm_bf.cli.requests import problem_parameters, requested
+from hdmm_bf._display import percent, plain
+from hdmm_bf.cli.requests import inputs, problem_parameters, requested
 from hdmm_bf.cli.show import BEGAN, INTERRUPTED, Choice, as_json, count, emit, facts, free_name, known, number, progress
 
 _GAP = click.option("--gap", default=1e-3, show_default=True, help="Stop when proven this close to the best possible.")
@@ -51,8 +51,8 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
     with _limits.noting_interruptions() as pressed, progress("bound") as show:
         made = fitting.bound(workload, policy, gap=asked.gap, max_seconds=asked.max_seconds, callback=show)
     record = {
-        "workload": workload.spec,
-        "policy": policy.spec,
+        "workload": workload.title,
+        "policy": policy.title,
         "num_cells": workload.num_cells,
         "num_queries": workload.num_queries,
         "num_edges": policy.num_edges,
@@ -64,7 +64,7 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
         emit(record)
         context.exit(_code(pressed))
     ratio = made.lower / made.svd if made.svd > 0 else 1.0
-    click.echo(f"{workload.spec} under {policy.spec}")
+    click.echo(f"{workload.title} under {policy.title}")
     rows = [("lower bound", f"{number(made.lower)}   the best that can be evaluated for this structure")]
     if math.isfinite(made.gap):
         rows = [("tight bound", f"{number(made.lower)}   attained by a Gaussian strategy to {percent(made.gap)}")]
@@ -101,12 +101,15 @@ def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any)
     interrupted.bf, and exits with 130.
     """
     from hdmm_bf import _limits, fitting
+    from hdmm_bf import policy as policies
+    from hdmm_bf.exporting import check_apart
 
     if devices is not None:
         from hdmm_bf.devices import split_cpu
 
         split_cpu(devices)
     asked = requested(context)
+    check_apart([asked.out], inputs(context, asked))
     with _limits.noting_interruptions() as pressed:
         with _limits.counting_from(BEGAN), progress("fit") as show:
             made = fitting.fit(
@@ -127,7 +130,7 @@ def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any)
     rmse = made.rmse(**asked.budget) if asked.budget else None
     if as_json:
         expected = {} if rmse is None else {"budget": dict(asked.budget), "rmse": rmse}
-        emit({**made.summary(), "bundle": out, **expected})
+        emit({**made.summary(), "hides": policies.hides(made.problem.policy), "bundle": out, **expected})
         context.exit(_code(pressed))
     click.echo(describe(made))
     if rmse is not None:
@@ -135,7 +138,7 @@ def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any)
         click.echo(f"Expected rmse of an answer at {budget}: {number(rmse)}")
     if out is not None:
         kept = "Interrupted: the best strategy so far is kept in" if pressed.noted else "Wrote"
-        click.echo(f"{kept} {out}; check it with: hdmm-bf verify {out}")
+        click.echo(f"{kept} {plain(out)}; check it with: hdmm-bf verify {plain(out)}")
     context.exit(_code(pressed))
 
 
@@ -167,12 +170,12 @@ def compare(context: click.Context, /, as_json: bool, **_: Any) -> None:
         emit({"rows": records, "svd_bound": made.bounds.svd, "lower_bound": made.bounds.lower})
         context.exit(_code(pressed))
     spec = made.problem
-    click.echo(f"{spec.workload.spec} under {spec.policy.spec}, {asked.noise} noise")
-    width = max(len(row.name) for row in rows)
+    click.echo(f"{spec.workload.title} under {spec.policy.title}, {asked.noise} noise")
+    width = max(len(plain(row.name)) for row in rows)
     click.echo(f"  {'mechanism':<{width}}  {'unit error':>12}  {'ratio':>8}  kind")
     for row in rows:
         ratio = "-" if known(row.ratio_to_lower) is None else f"{row.ratio_to_lower:.4f}"
-        click.echo(f"  {row.name:<{width}}  {row.unit_error:>12.6g}  {ratio:>8}  {row.kind}")
+        click.echo(f"  {plain(row.name):<{width}}  {row.unit_error:>12.6g}  {ratio:>8}  {row.kind}")
     click.echo(f"  {'proven lower bound':<{width}}  {made.bounds.lower:>12.6g}  {1:>8.4f}  bound")
     tight = made.bounds.svd / made.bounds.lower if made.bounds.lower > 0 else 1.0
     click.echo(f"  {'SVD bound':<{width}}  {made.bounds.svd:>12.6g}  {tight:>8.4f}  bound")
@@ -183,6 +186,8 @@ def compare(context: click.Context, /, as_json: bool, **_: Any) -> None:
 
 def describe(made: Any) -> str:
     """Say what a fit reached, for people."""
+    from hdmm_bf import policy as policies
+
     record = made.summary()
     head = f"{record['workload']} under {record['policy']}, {record['noise']} noise"
     if record["gap"] is None:
@@ -196,6 +201,7 @@ def describe(made: Any) -> str:
         ("lower bound", number(record["lower_bound"])),
         ("SVD bound", number(record["svd_bound"])),
         ("strategy", f"{count(record['num_rows'], 'row')}, sensitivity {number(record['sensitivity'])}"),
+        ("hidden", policies.hides(made.problem.policy)),
         ("public", "; ".join(record["discloses"]) or "nothing"),
         ("status", f"{made.sentence}"),
     ]

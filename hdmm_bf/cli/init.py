@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import click
 
+from hdmm_bf._display import plain
 from hdmm_bf.cli.show import Choice, as_json, emit
 
 
@@ -47,10 +48,12 @@ def init(
     Without flags it asks on a terminal, and writes an example elsewhere.
     """
     from hdmm_bf import problem_file
+    from hdmm_bf.exporting import check_apart
 
     target = Path(file)
     if target.exists() and not force:
         raise click.UsageError(f"{file} exists; name another file, or use --force to overwrite it.")
+    check_apart([target], [name for name in (workload, policy) if name and os.path.isfile(name)])
     if (workload is None) != (policy is None) or (workload is None and (domain or noise)):
         raise click.UsageError("init needs both --workload W and --policy G, or no flags at all.")
     if workload is not None and policy is not None:
@@ -61,9 +64,10 @@ def init(
     made = problem_file.from_text(text, target)  # refuses what would not fit, before anything is written
     _write(target, text)
     if as_json:
-        emit({"file": file, "workload": made.workload.spec, "policy": made.policy.spec, "noise": made.noise})
+        emit({"file": file, "workload": made.workload.title, "policy": made.policy.title, "noise": made.noise})
     else:
-        click.echo(f"Wrote {file}: {made.workload.spec} under {made.policy.spec}; run it with: hdmm-bf fit {file}")
+        named = f"{made.workload.title} under {made.policy.title}"
+        click.echo(f"Wrote {plain(file)}: {named}; run it with: hdmm-bf fit {plain(file)}")
 
 
 def _dialogue() -> _Choice:

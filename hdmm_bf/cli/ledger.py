@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from hdmm_bf._display import plain as escaped
 from hdmm_bf.cli.show import as_json, count, emit, number
 
 
@@ -24,13 +25,13 @@ def ledger(file: str, as_json: bool) -> None:
         accounts = [asdict(balance) for balance in balances]
         emit({"total": asdict(book.total), "accounts": accounts, "entries": [asdict(entry) for entry in entries]})
         return
-    click.echo(f"{_plain(file)}: {book.total} for each set of data, {count(len(entries), 'release')}")
+    click.echo(f"{escaped(file)}: {book.total} for each set of data, {count(len(entries), 'release')}")
     for balance in balances:
         for line in _account(balance, book.total):
-            click.echo(_plain(line))
+            click.echo(escaped(line))
         for entry in entries:
             if entry.data in balance.names:
-                click.echo(_plain(f"    {_line(entry)}"))
+                click.echo(escaped(f"    {_line(entry)}"))
 
 
 def _account(balance: Any, total: Any) -> list[str]:
@@ -51,8 +52,3 @@ def _line(entry: Any) -> str:
     where = entry.published or "not known to be published"
     parts = [entry.at, entry.data, entry.policy, cost, where, *([entry.remark] if entry.remark else [])]
     return "  ".join(parts)
-
-
-def _plain(text: str) -> str:
-    """Escape what a terminal would obey: names of policies come from bundles that others made."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

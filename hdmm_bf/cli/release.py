@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from hdmm_bf._display import plain
 from hdmm_bf.cli.booking import Booking, booking_options
 from hdmm_bf.cli.show import Choice, as_json, count, emit, facts, number, option_number
 
@@ -33,6 +34,7 @@ from hdmm_bf.cli.show import Choice, as_json, count, emit, facts, number, option
 )
 @click.option("--postprocess", metavar="STEPS", help="Of nonnegative,isotonic,integers.")
 @booking_options
+@click.option("--expect", metavar="DIGEST", help="Refuse a bundle with another digest than verify printed.")
 @click.option("--dry-run", is_flag=True, help="Say what to expect; read and spend nothing.")
 @as_json
 def release(
@@ -49,6 +51,7 @@ def release(
     level: float,
     postprocess: str | None,
     booking: Booking | None,
+    expect: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -57,6 +60,7 @@ def release(
     The noise is settled and its privacy confirmed before the data are read.
     """
     from hdmm_bf import fitting
+    from hdmm_bf import policy as policies
     from hdmm_bf.mechanisms.intervals import check_level
     from hdmm_bf.mechanisms.plan import plan
     from hdmm_bf.mechanisms.rehearsal import rehearse
@@ -65,18 +69,19 @@ def release(
         raise click.UsageError("release needs --data FILE and --out FILE, or --dry-run.")
     if booking is not None:
         booking.check_name()
-    made = fitting.load(bundle)
+    made = fitting.load(bundle, expect=expect)
     settled = plan(made, epsilon=epsilon, delta=delta, rho=rho)
     steps = [step.strip() for step in postprocess.split(",")] if postprocess else []
     asked = None if queries is None else fitting.as_workload(queries)
-    _check_files([out, estimate], [data, booking and booking.path], overwrite=overwrite)
+    _check_files([out, estimate], [data, booking and booking.path], [bundle, queries], overwrite=overwrite)
     check_level(level)
     rehearse(settled, made, queries=asked, steps=steps, estimate=estimate is not None)
-    record = {"bundle": bundle, **made.summary(), **settled.summary()}
+    hidden = policies.hides(made.problem.policy)
+    record = {"bundle": bundle, **made.summary(), "hides": hidden, **settled.summary()}
     for sentence in settled.warnings:
         click.echo(f"hdmm-bf: warning: {sentence}", err=True)
     if dry_run:
-        _tell(record, settled, as_json, "Nothing was read or spent.")
+        _tell(record, settled, as_json, ["Nothing was read or spent."])
         return
     assert data is not None
     assert out is not None
@@ -86,13 +91,15 @@ def release(
     written = [f"Wrote {', '.join(files)}", *(booking.news() if booking is not None else [])]
     left = {} if booking is None else booking.left()
     record |= {"files": files, "level": level, "ledger": booking and booking.path, **left}
-    _tell(record, settled, as_json, "\n".join(written))
+    _tell(record, settled, as_json, written)
 
 
-def _check_files(targets: list[str | None], others: list[str | None], *, overwrite: bool) -> None:
+def _check_files(
+    targets: list[str | None], others: list[str | None], inputs: list[str | None], *, overwrite: bool
+) -> None:
     """Refuse files that could not be written, or that would be lost."""
     from hdmm_bf._checks import fail
-    from hdmm_bf.exporting import SUFFIXES, check_target
+    from hdmm_bf.exporting import SUFFIXES, check_apart, check_target
 
     outputs = [target for target in targets if target is not None]
     for target in outputs:
@@ -100,6 +107,7 @@ def _check_files(targets: list[str | None], others: list[str | None], *, overwri
     places = [os.path.realpath(name) for name in (*targets, *others) if name is not None]
     if len(set(places)) < len(places):
         raise click.UsageError("--data, --out, --estimate and --ledger must be different files.")
+    check_apart([*targets, others[1]], [others[0], *inputs])
     for target in outputs:
         if os.path.lexists(target) and not overwrite:
             advice = "It may be a release that was paid for: choose another name, or add --overwrite."
@@ -137,7 +145,7 @@ def _released(
     return files
 
 
-def _tell(record: dict[str, Any], settled: Any, as_json: bool, last: str) -> None:
+def _tell(record: dict[str, Any], settled: Any, as_json: bool, last: list[str]) -> None:
     if as_json:
         emit(record)
         return
@@ -145,11 +153,13 @@ def _tell(record: dict[str, Any], settled: Any, as_json: bool, last: str) -> Non
         ("privacy", settled.promise),
         ("noise", f"discrete {settled.noise}, standard deviation {number(settled.stddev)} on the strategy's answers"),
         ("rmse", f"{number(settled.rmse)} expected of an answer"),
+        ("hidden", record["hides"]),
         ("public", "; ".join(record["discloses"]) or "nothing"),
     ]
     click.echo(f"{record['workload']} under {record['policy']}, {count(record['num_queries'], 'query')}")
     click.echo(facts(rows))
-    click.echo(last)
+    for line in last:
+        click.echo(plain(line))
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import os
 
 import click
 
+from hdmm_bf._display import plain
 from hdmm_bf.cli.show import as_json, emit
 
 
@@ -22,13 +23,14 @@ def report(bundle: str, out: str, as_json: bool) -> None:
     The page loads nothing from anywhere and can be mailed or printed. Needs matplotlib: pip install 'hdmm-bf[plot]'.
     """
     from hdmm_bf import fitting
-    from hdmm_bf.exporting import check_target
+    from hdmm_bf.exporting import check_apart, check_target
     from hdmm_bf.report import SUFFIXES, write_report
 
     check_target(out, SUFFIXES)
+    check_apart([out], [bundle])
     made = fitting.load(bundle)
     path = write_report(made, out, bundle=os.path.basename(os.path.normpath(bundle)))
     if as_json:
         emit({"bundle": bundle, "file": str(path), **made.summary()})
     else:
-        click.echo(f"Wrote {path}")
+        click.echo(f"Wrote {plain(path)}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +41,14 @@ def requested(context: click.Context) -> Request:
     options = {name: asked[name] for name in _OPTIONS if name in asked}
     workload, policy = fitting.as_workload(asked["workload"]), fitting.as_policy(asked["policy"])
     return problem_file.Request(workload=workload, policy=policy, **options)
+
+
+def inputs(context: click.Context, asked: Request) -> list[str]:
+    """Return the files that a request may have been read from."""
+    given = [context.params.get(name) for name in ("file", "problem", "workload", "policy")]
+    named = [asked.workload.spec, asked.policy.spec, *(name.rpartition(":")[0] for name in given if name)]
+    parts = [part for name in named for part in re.split(r"[(), ]+", name)]
+    return [name for name in (*given, *named, *parts) if name and os.path.isfile(name)]
 
 
 def _check(context: click.Context) -> None:

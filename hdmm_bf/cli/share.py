@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from hdmm_bf._display import plain
 from hdmm_bf.cli.fit import describe
 from hdmm_bf.cli.show import Choice, as_json, emit
 
@@ -17,9 +18,11 @@ from hdmm_bf.cli.show import Choice, as_json, emit
 def verify(context: click.Context, bundle: str, as_json: bool) -> int:
     """Derive sensitivity, support, error, bounds and gap again from BUNDLE's files alone.
 
-    Exit code 1 if anything disagrees with what the bundle claims.
+    Exit code 1 if anything disagrees with what the bundle claims. Prints the bundle's digest, the sha256 of its
+    manifest.json (which holds the sha256 of every other file): give it to `release --expect`.
     """
     from hdmm_bf import fitting
+    from hdmm_bf import policy as policies
     from hdmm_bf.bundle import BundleError
 
     try:
@@ -31,9 +34,11 @@ def verify(context: click.Context, bundle: str, as_json: bool) -> int:
             click.echo(f"hdmm-bf: {refused}", err=True)
         return 1
     if as_json:
-        emit({**made.summary(), "verified": not found, "disagreements": found})
+        facts = {"hides": policies.hides(made.problem.policy), "digest": made.digest}
+        emit({**made.summary(), **facts, "verified": not found, "disagreements": found})
     else:
         click.echo(describe(made))
+        click.echo(f"Digest: {made.digest}")
         click.echo("\n".join(f"DISAGREES: {item}" for item in found) or "Verified: every claim was derived again.")
     return 1 if found else 0
 
@@ -55,8 +60,9 @@ def export(bundle: str, kind: str, out: str, what: str, dense: bool, as_json: bo
     the matrix alone.
     """
     from hdmm_bf import fitting
-    from hdmm_bf.exporting import write_matrix
+    from hdmm_bf.exporting import check_apart, write_matrix
 
+    check_apart([out], [bundle])
     made = fitting.load(bundle)
     path = write_matrix(made, out, kind=kind, what=what, dense=dense)  # type: ignore[arg-type]
     rows = made.num_rows
@@ -66,4 +72,4 @@ def export(bundle: str, kind: str, out: str, what: str, dense: bool, as_json: bo
         emit(record)
     else:
         shown = f"{rows} x {columns}" if what == "strategy" else f"{made.problem.workload.num_queries} x {rows}"
-        click.echo(f"Wrote the {what}, {shown}, to {path}")
+        click.echo(f"Wrote the {what}, {shown}, to {plain(path)}")

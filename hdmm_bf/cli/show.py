@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from hdmm_bf._display import percent
+from hdmm_bf._display import percent, plain
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
@@ -49,9 +49,9 @@ class Choice(click.Choice[str]):
 
 
 def facts(rows: list[tuple[str, str]]) -> str:
-    """Lay out names and values in two columns."""
+    """Lay out names and values in two columns; whatever the values hold, each stays on its line."""
     width = max(len(name) for name, _ in rows)
-    return "\n".join(f"  {name:<{width}}  {value}".rstrip() for name, value in rows)
+    return "\n".join(f"  {name:<{width}}  {plain(value)}".rstrip() for name, value in rows)
 
 
 def number(value: float) -> str:

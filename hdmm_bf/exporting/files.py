@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,37 @@ def check_target(path: str | Path, suffixes: tuple[str, ...]) -> Path:
     if obstacle is not None:
         raise fail("export", repr(str(target)), obstacle, "Choose another name.")
     return target
+
+
+def check_apart(targets: Iterable[str | Path | None], inputs: Iterable[str | Path | None]) -> None:
+    """Refuse to write over, into, or around what is read, and to write two things to one place.
+
+    Names that are no files, such as spec strings, are apart from everything.
+    """
+    written = [Path(target) for target in targets if target is not None]
+    read = [Path(name) for name in inputs if name is not None and _exists(name)]
+    for i, target in enumerate(written):
+        for other in (*read, *written[:i]):
+            if _is_within(target, other) or _is_within(other, target):
+                what = "is, or is in the same place as, what is read or written too"
+                raise fail("output", repr(str(target)), f"{what}: {str(other)!r}", "Choose another name.")
+
+
+def _exists(name: str | Path) -> bool:
+    try:
+        return os.path.exists(name)
+    except (OSError, ValueError):  # a NUL, or a name that is too long
+        return False
+
+
+def _is_within(inner: Path, outer: Path) -> bool:
+    """Whether a path is another or lies in it, whatever links and cases they are written with."""
+    places = [Path(os.path.realpath(path)) for path in (inner, outer)]
+    if places[1] in (places[0], *places[0].parents):
+        return True
+    if not _exists(outer):
+        return False
+    return any(_exists(place) and os.path.samefile(place, outer) for place in (places[0], *places[0].parents))
 
 
 def _obstacle(target: Path) -> str | None:

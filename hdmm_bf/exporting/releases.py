@@ -12,6 +12,7 @@ import numpy as np
 
 from hdmm_bf import __version__
 from hdmm_bf._checks import fail
+from hdmm_bf._display import plain, spreadsheet_cell, spreadsheet_note
 from hdmm_bf.exporting.files import check_target, parquet_bytes, write_file
 from hdmm_bf.mechanisms.block_release import BlockRelease
 from hdmm_bf.mechanisms.postprocessing import Processed, processed_answers
@@ -20,7 +21,7 @@ from hdmm_bf.workload import Workload, identity
 
 SUFFIXES = (".csv", ".parquet", ".json")
 
-_NEEDS_QUOTES = re.compile(r"""[",#\r\n]|^\s|\s$""")  # '#' starts the notes; csv.writer leaves '\r' bare
+_NEEDS_QUOTES = re.compile(r"""[",#]|^\s|\s$""")  # '#' starts the notes
 
 
 def write_answers(
@@ -54,8 +55,8 @@ def write_answers(
     if processed is not None:
         assert isinstance(out, Release), "others are not post-processed"
         columns["processed"] = processed_answers(out, asked, processed.estimate)
-    notes = {**_notes(out, processed), "queries": asked.spec, "interval": f"{100 * level:g} %, {method}"}
-    return _write(path, columns, notes, {**out.summary(), "queries": asked.spec, "level": level})
+    notes = {**_notes(out, processed), "queries": asked.title, "interval": f"{100 * level:g} %, {method}"}
+    return _write(path, columns, notes, {**out.summary(), "queries": asked.title, "level": level})
 
 
 def write_estimate(out: Release | BlockRelease, path: str | Path, *, processed: Processed | None = None) -> Path:
@@ -95,9 +96,9 @@ def _write(path: str | Path, columns: Mapping[str, Any], notes: Mapping[str, str
     """Write columns under notes for people; JSON also holds the same facts as plain values.
 
     Guarantees:
-        Every format brings back the same numbers, bit by bit, and the same names; a number that is not finite is never
-        written. Names are data and are written as they are: a spreadsheet may take one that starts with = for a
-        formula.
+        Every format brings back the same numbers, bit by bit; a number that is not finite is never written. Parquet
+        and JSON bring back the same names. In CSV, which people open as it is, control characters of names are
+        escaped, and a name that a spreadsheet would take for a formula has an apostrophe before it.
     """
     target = check_target(path, SUFFIXES)
     columns = {key: _column(target, key, value) for key, value in columns.items()}
@@ -126,16 +127,13 @@ def _encodable(text: str) -> str:
 
 
 def _csv(columns: Mapping[str, list[Any]], notes: Mapping[str, str]) -> bytes:
-    lines = [f"# {key}: {_one_line(value)}" for key, value in notes.items()]
+    lines = [f"# {key}: {spreadsheet_note(plain(value))}" for key, value in notes.items()]
     lines += [",".join(map(_field, row)) for row in ([*columns], *zip(*columns.values(), strict=True))]
     return ("\n".join(lines) + "\n").encode()
-
-
-def _one_line(note: str) -> str:
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in note)
 
 
 def _field(value: Any) -> str:
     if not isinstance(value, str):
         return repr(value)
-    return '"' + value.replace('"', '""') + '"' if _NEEDS_QUOTES.search(value) else value
+    name = spreadsheet_cell(value)
+    return '"' + name.replace('"', '""') + '"' if _NEEDS_QUOTES.search(name) else name

@@ -41,6 +41,7 @@ class Facts(ABC):
         options: limits and family that the search was given, where it was given any.
         trace: error and bound after every step; a bundle keeps at most `TRACE_KEPT` of them.
         reached: unit error that every mechanism and family reached.
+        digest: sha256 of the manifest of the bundle it was read from; None for a fit that was not read.
     """
 
     problem: Problem
@@ -52,6 +53,7 @@ class Facts(ABC):
     options: Mapping[str, Any] = field(default_factory=dict)
     trace: tuple[TracePoint, ...] = ()
     reached: Mapping[str, float] = field(default_factory=dict)
+    digest: str | None = None
 
     def __repr__(self) -> str:
         return f"Fit({self._name}, {self.noise}, unit error {self.unit_error:.6g}, gap {self.gap:.2g})"
@@ -71,7 +73,7 @@ class Facts(ABC):
 
     @property
     def _name(self) -> str:
-        return f"{self.problem.workload.spec} under {self.problem.policy.spec}"
+        return f"{self.problem.workload.title} under {self.problem.policy.title}"
 
     @property
     @abstractmethod
@@ -184,8 +186,8 @@ class Facts(ABC):
         """Return the facts about this fit as plain values."""
         workload, policy, lower = self.problem.workload, self.problem.policy, self.certificate.lower_bound
         return {
-            "workload": workload.spec,
-            "policy": policy.spec,
+            "workload": workload.title,
+            "policy": policy.title,
             "noise": self.noise,
             "family": self.family,
             "num_cells": workload.num_cells,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from hdmm_bf import bundle, bundle_blocks
 from hdmm_bf._checks import fail
+from hdmm_bf._display import plain
 from hdmm_bf._linalg import threads_for
 from hdmm_bf.bounds import is_public
 from hdmm_bf.bundle_checks import BLOCKS, refuse
@@ -28,24 +30,34 @@ _ROUNDING = 1e-6
 """Share of the lower bound by which rounding may put the error of a mechanism below it."""
 
 
-def load(path: str | Path) -> Fit | ProductFit:
-    """Read a bundle and certify it anew; refused if anything in it disagrees with what is derived."""
-    loaded, found = check(path)
+def load(path: str | Path, *, expect: str | None = None) -> Fit | ProductFit:
+    """Read a bundle and certify it anew; refused if anything in it disagrees with what is derived.
+
+    Args:
+        path: the folder.
+        expect: the digest of the bundle, or its first 16 digits and more; any other bundle is refused.
+    """
+    loaded, found = check(path, expect=expect)
     if found:
         raise bundle.BundleError(str(fail("bundle.load", repr(str(path)), found[0], "Fit the strategy again.")))
     return loaded
 
 
-def check(path: str | Path) -> tuple[Fit | ProductFit, list[str]]:
+def check(path: str | Path, *, expect: str | None = None) -> tuple[Fit | ProductFit, list[str]]:
     """Read a bundle, derive everything again from its files, and list what disagrees with its claims.
 
     Guarantees:
         A bundle that cannot be trusted at all is refused with `BundleError`; a folder that is none with `InputError`.
     """
     started = time.perf_counter()
-    manifest, files = read_folder(path)
-    if BLOCKS in files:
-        return _check_blocks(path, manifest, files, started)
+    manifest, files, digest = read_folder(path, expect=expect)
+    made, found = (_check_blocks if BLOCKS in files else _check_dense)(path, manifest, files, started)
+    return replace(made, digest=digest), found
+
+
+def _check_dense(
+    path: str | Path, manifest: dict[str, Any], files: dict[str, bytes], started: float
+) -> tuple[Fit | ProductFit, list[str]]:
     held = bundle.contents(Path(path), manifest, files)
     derived, public = _derive(path, held)
     if (manifest["status"] == "exact") != public:
@@ -67,7 +79,7 @@ def check(path: str | Path) -> tuple[Fit | ProductFit, list[str]]:
 
 def _check_blocks(
     path: str | Path, manifest: dict[str, Any], files: dict[str, bytes], started: float
-) -> tuple[ProductFit, list[str]]:
+) -> tuple[Fit | ProductFit, list[str]]:
     held = bundle_blocks.contents(Path(path), manifest, files)
     try:
         with np.errstate(all="ignore"):
@@ -125,7 +137,7 @@ def _derive(path: str | Path, held: bundle.Contents) -> tuple[Certificate, bool]
 def _disagreements(manifest: dict[str, Any], claimed: dict[str, Any], made: Fit | ProductFit) -> list[str]:
     found = [f"certificate.json: {item}" for item in disagreements(claimed, made.certificate)]
     found += [f"manifest.json: {item}" for item in _manifest_disagreements(manifest, made)]
-    return [_printable(item) for item in found]
+    return [plain(item) for item in found]
 
 
 def _manifest_disagreements(manifest: dict[str, Any], made: Fit | ProductFit) -> list[str]:
@@ -156,8 +168,3 @@ def _same(claimed: Any, derived: Any) -> bool:
         number = isinstance(claimed, int | float) and not isinstance(claimed, bool)
         return number and math.isclose(claimed, derived, rel_tol=AGREEMENT)
     return type(claimed) is type(derived) and bool(claimed == derived)
-
-
-def _printable(text: str) -> str:
-    """Escape what could pass for other lines of the output."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -136,7 +136,7 @@ def release_blocks(
     room = [math.ceil(64 * float(np.max(scale, initial=0.0))) for scale in scales]
     exact = fit.recovery.measure(data, room=room)
     if account is not None:
-        account.book(settled, policy=fit.problem.policy.spec, data=data)
+        account.book(settled, policy=fit.problem.policy.title, data=data)
     measured, done = [], 0
     for block, scale, answers in zip(fit.strategy.blocks, scales, exact, strict=True):
         noise = _draw(settled.noise, scale, None if callback is None else _counting(callback, done))

@@ -103,7 +103,7 @@ class Release(Released):
         """Return answers and standard deviations of another workload on the same domain, at no further cost."""
         if workload.num_cells != self.problem.policy.num_cells or not self.recovery.covers(workload):
             problem = "is on another domain, or asks what the strategy does not measure"
-            raise fail("release.answer", f"workload {workload.spec}", problem, "Fit a strategy for it.")
+            raise fail("release.answer", f"workload {workload.title}", problem, "Fit a strategy for it.")
         matrix, grounding = workload.matrix, self.problem.grounding
         variances = np.maximum(matrix.quadratic(self.recovery.covariance), 0.0)
         variances[public_queries(matrix, grounding)] = 0.0
@@ -146,7 +146,7 @@ def carry_out(
         grounded[problem.grounding.given_up] -= totals  # what public totals add to the answers is taken off
         measured = exact_product(strategy.integers, grounded, room=room)
     if account is not None:
-        account.book(settled, policy=problem.policy.spec, data=x)
+        account.book(settled, policy=problem.policy.title, data=x)
     noise = _noise(settled, strategy.num_rows, callback)
     if sums is not None:
         estimate = sums.private_sum(measured, noise)

@@ -69,7 +69,7 @@ class Released(ABC):
 
     @property
     def _name(self) -> str:
-        return f"{self.problem.workload.spec} under {self.problem.policy.spec}"
+        return f"{self.problem.workload.title} under {self.problem.policy.title}"
 
     @abstractmethod
     def _some(self, chosen: Int64[np.ndarray, " q"]) -> tuple[RealVector, RealVector]:
@@ -88,8 +88,8 @@ class Released(ABC):
         """Return what a reader of the answers must know, as plain values."""
         workload, policy = self.problem.workload, self.problem.policy
         return {
-            "workload": workload.spec,
-            "policy": policy.spec,
+            "workload": workload.title,
+            "policy": policy.title,
             "hides": policies.hides(policy),
             "discloses": self.discloses,
             "num_cells": workload.num_cells,

@@ -82,6 +82,8 @@ class Policy:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
+        if self.title != self.spec:  # which tells the edges
+            return f"Policy({self.title}, cells={self.num_cells})"
         return f"Policy({self.spec!r}, cells={self.num_cells}, edges={self.num_edges})"
 
     def _repr_html_(self) -> str:
@@ -94,7 +96,14 @@ class Policy:
             ("public", "; ".join(discloses(self)) or "nothing, not even the number of records"),
             *(("note", note) for note in self.notes),
         ]
-        return _display.card("Policy", self.spec, _display.facts_table(rows))
+        return _display.card("Policy", self.title, _display.facts_table(rows))
+
+    @cached_property
+    def title(self) -> str:
+        """What people call the policy: its spec if that makes these edges, else its name in quotes and its size."""
+        from hdmm_bf.policy.naming import title
+
+        return title(self)
 
     @property
     def num_cells(self) -> int:

@@ -16,8 +16,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from hdmm_bf._checks import fail
+from hdmm_bf._types import EdgeArray
+from hdmm_bf.matrix import Identity
+from hdmm_bf.policy import BOTTOM
 from hdmm_bf.product_bounds import grid, kronecker, sectors, typed
-from hdmm_bf.structure import ProductProblem
+from hdmm_bf.structure import ProductProblem, Term
 
 Proof: TypeAlias = dict[str, Any]
 
@@ -38,9 +41,35 @@ def product_bound(product: ProductProblem, proof: Proof | None = None) -> Produc
         No strategy of L2 (hence of L1) sensitivity 1 has a smaller unit error than `lower`. Nothing is estimated by
         sampling.
     """
+    if is_public(product):
+        return ProductBounds(0.0, 0.0)
     svd = product_svd_bound(product)
     found = [b for b in (svd, None if proof is None else proof_bound(product, proof)) if b is not None]
     return ProductBounds(svd, max(found, default=None))
+
+
+def is_public(product: ProductProblem) -> bool:
+    """Whether no edge moves any query, exactly: rounded eigenvalues of zero would prove a bound above it."""
+    moving = (
+        _moves(term, i, edges)
+        for term in product.terms
+        if term.weight != 0
+        for i, edges in enumerate(product.edges)
+        if len(edges)
+    )
+    return not any(moving)
+
+
+def _moves(term: Term, attribute: int, edges: EdgeArray) -> bool:
+    """Whether an edge changes the factor of an attribute: d^T V d for d = e_u - e_v, or e_u where v is BOTTOM."""
+    if isinstance(term.factors[attribute], Identity):
+        return True
+    V = term.grams[attribute]
+    u, v = edges.T
+    paired = v != BOTTOM
+    squares = V[u, u].copy()
+    squares[paired] += V[v[paired], v[paired]] - 2 * V[u[paired], v[paired]]
+    return bool(np.any(squares != 0))
 
 
 def proof_bound(product: ProductProblem, proof: Proof) -> float | None:
@@ -77,6 +106,8 @@ def _vector(weights: Any, size: int) -> Any:
 
 def product_svd_bound(product: ProductProblem) -> float | None:
     """Return the SVD bound from the factors, or None where the problem has none of the forms above."""
+    if is_public(product):
+        return 0.0
     if kronecker.is_kronecker(product):
         attribute = kronecker.moved_attributes(product)[0]
         return kronecker.kronecker_bound(product, attribute, kronecker.uniform_weights(product, attribute))

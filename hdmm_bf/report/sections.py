@@ -7,9 +7,7 @@ import shlex
 
 from hdmm_bf import __version__
 from hdmm_bf import policy as policies
-from hdmm_bf._checks import InputError
 from hdmm_bf._display import facts_table, percent, text
-from hdmm_bf.bundle_checks import named_policy, named_workload
 from hdmm_bf.fitting import Fit, ProductFit
 from hdmm_bf.mechanisms.privacy import noise_variance
 from hdmm_bf.report.comparison import LARGEST, Compared, example_loss, example_privacy
@@ -25,7 +23,7 @@ _ARTICLE = (
 
 def title(fit: Fit | ProductFit) -> str:
     """Name the page."""
-    return f"{fit.problem.workload.spec} under {fit.problem.policy.spec}"
+    return f"{fit.problem.workload.title} under {fit.problem.policy.title}"
 
 
 def summary(fit: Fit | ProductFit) -> Section:
@@ -173,7 +171,7 @@ def reproduce(fit: Fit | ProductFit, bundle: str) -> Section:
         notes.append("The workload or the policy has no spec string: put the file it was read from in its place.")
     if fit.noise == "laplace" and fit.status != "exact":
         notes.append("A Laplace search that stopped by the clock may stop elsewhere on another machine.")
-    body = f"<pre><code>{text(chr(10).join(commands))}</code></pre>"
+    body = f"<pre><code>{chr(10).join(map(text, commands))}</code></pre>"
     return Section("reproduce", "How to reproduce it", body + paragraph(" ".join(notes), "soft"))
 
 
@@ -190,15 +188,8 @@ def _fit_command(fit: Fit | ProductFit, name: str) -> str:
 def _specs(fit: Fit | ProductFit) -> tuple[str | None, str | None]:
     """Return the spec strings of workload and policy; None for those that have none."""
     workload, graph = fit.problem.workload, fit.problem.policy
-    try:
-        queries = workload.spec if named_workload(workload.spec, workload.domain) is not None else None
-    except InputError:
-        queries = None
-    try:
-        pairs = graph.spec if named_policy(graph.spec, graph.domain) is not None else None
-    except InputError:
-        pairs = None
-    return queries, pairs
+    queries = workload.spec if workload.title == workload.spec != "custom matrix" else None
+    return queries, graph.spec if graph.title == graph.spec else None
 
 
 def cite() -> Section:

@@ -56,6 +56,8 @@ class Workload:
             )
 
     def __repr__(self) -> str:
+        if self.title != self.spec:  # which tells the queries
+            return f"Workload({self.title}, cells={self.num_cells})"
         return f"Workload({self.spec!r}, queries={self.num_queries}, cells={self.num_cells})"
 
     def _repr_html_(self) -> str:
@@ -66,7 +68,14 @@ class Workload:
             ("cells", str(n) if self.domain.num_attributes == 1 else f"{n}: {self.domain}"),
             *((f"query {i}", self.namer(i)) for i in shown),
         ]
-        return _display.card("Workload", self.spec, _display.facts_table(rows))
+        return _display.card("Workload", self.title, _display.facts_table(rows))
+
+    @cached_property
+    def title(self) -> str:
+        """What people call the workload: its spec if that makes it again, else its name in quotes and its size."""
+        from hdmm_bf.workload.naming import title
+
+        return title(self)
 
     @property
     def num_queries(self) -> int:
