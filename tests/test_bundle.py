@@ -188,8 +188,8 @@ def test_a_failed_write_leaves_the_old_bundle(made, tmp_path, monkeypatch):
 
 
 def test_what_is_not_a_bundle_is_refused(tmp_path):
-    for path in (tmp_path, tmp_path / "nothing.bf"):
-        with pytest.raises(InputError, match="is not a bundle"):
+    for path, words in ((tmp_path, "is not a bundle"), (tmp_path / "nothing.bf", "there is no such folder")):
+        with pytest.raises(InputError, match=words):
             bundle.read(path)
 
 

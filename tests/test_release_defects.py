@@ -63,7 +63,7 @@ def test_rows_of_different_lengths_are_refused_without_showing_a_count(laplace):
 def test_half_precision_counts_are_taken_without_a_warning(laplace):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert bf.release(laplace, np.ones(4, dtype=np.float16), epsilon=1e6).totals.tolist() == [4.0]
+        assert bf.release(laplace, np.ones(4, dtype=np.float16), epsilon=1.0).totals.tolist() == [4.0]
 
 
 @pytest.mark.parametrize("asked", [{"epsilon": 1e-200}, {"epsilon": 1e200}, {"epsilon": 5e-324}])
