@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import replace
 from typing import Any
@@ -48,8 +49,8 @@ def fit(
         noise: "gaussian", where the best possible is reached with a proof, or "laplace", for pure epsilon.
         gap: stop when the error is proven to be within this share of the best possible.
         max_seconds: time limit of the fit, certificate included; the best strategy by then is returned. Floors that do
-            not fit are left out. Where the certificate alone takes longer, the search gets half of the limit. By default
-            none for Gaussian noise, and `default_seconds` for a Laplace search (structured: 120 s, cells: 240 s).
+            not fit are left out. Where the certificate alone takes longer, the search gets half of the limit. By
+            default none for Gaussian noise, and `default_seconds` for Laplace noise (structured 120 s, cells 240 s).
         max_steps: limit on the steps of the search, which gives the same result on every run.
         family: for Laplace noise, search this family alone (the floors are kept): p-identity, cell-budgets, vertex,
             dictionary. For either noise, a structured family (marginals, sectors, kronecker, bases), which is what
@@ -59,7 +60,8 @@ def fit(
         start: an earlier fit of the same policy to start from; for Gaussian noise also its edge weights. A Laplace fit
             is never worse than its start.
         workers: for Laplace noise and dense matrices, processes that search with seeds of their own. By default as
-            many as cores (`default_workers`), and one when `max_steps` is given, so that its result does not depend on the machine.
+            many as cores (`default_workers`), and one when `max_steps` is given, so that its result
+            does not depend on the machine.
         callback: called with the error and bound after every step.
         devices: spread the search over so many of JAX's devices. For Gaussian noise matrices are spread by rows and
             edges by their ends, also those of the factors of a Kronecker product; for Laplace noise, where only
@@ -101,8 +103,9 @@ def fit(
         made = _fit(problem, asked)
     if made.status == "exact":
         return made  # nothing was searched, so no option was used
-    if not trace:  # a closed form
-        note(TracePoint(made.seconds, made.unit_error, made.bounds.lower, 0.0))
+    if not trace:  # a closed form; there is nothing left to interrupt
+        with contextlib.suppress(KeyboardInterrupt):
+            note(TracePoint(made.seconds, made.unit_error, made.bounds.lower, 0.0))
     return replace(made, trace=tuple(trace), options=asked.given())
 
 
