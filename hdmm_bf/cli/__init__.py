@@ -84,21 +84,28 @@ def keep_compiled_programs() -> None:
 
 
 def main() -> None:
-    """Run the command line and turn a user's mistake into one sentence and exit code 2."""
-    from hdmm_bf._checks import InputError
-
+    """Run the command line and exit with its code; after Ctrl-C at any time, with 130."""
     keep_compiled_programs()
     try:
-        code = app(prog_name="hdmm-bf", standalone_mode=False)
-    except (InputError, click.ClickException) as mistake:
-        click.echo("hdmm-bf: " + plain(" ".join(_sentence(mistake).split("\n"))), err=True)
-        sys.exit(2)
+        code = _run()
     except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("hdmm-bf: interrupted before the result was complete.", err=True)
         code = INTERRUPTED
     if code == INTERRUPTED:
         _leave(INTERRUPTED)
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Turn a user's mistake into one sentence and exit code 2."""
+    from hdmm_bf._checks import InputError
+
+    try:
+        code = app(prog_name="hdmm-bf", standalone_mode=False)
+    except (InputError, click.ClickException) as mistake:
+        click.echo("hdmm-bf: " + plain(" ".join(_sentence(mistake).split("\n"))), err=True)
+        return 2
+    return code if isinstance(code, int) else 0
 
 
 def _leave(code: int) -> None:

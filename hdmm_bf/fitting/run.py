@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import replace
 from typing import Any
@@ -102,8 +103,9 @@ def fit(
         made = _fit(problem, asked)
     if made.status == "exact":
         return made  # nothing was searched, so no option was used
-    if not trace:  # a closed form
-        note(TracePoint(made.seconds, made.unit_error, made.bounds.lower, 0.0))
+    if not trace:  # a closed form; there is nothing left to interrupt
+        with contextlib.suppress(KeyboardInterrupt):
+            note(TracePoint(made.seconds, made.unit_error, made.bounds.lower, 0.0))
     return replace(made, trace=tuple(trace), options=asked.given())
 
 
