@@ -22,6 +22,7 @@ _TAIL = 90
 _MOST_MARKS = 4
 """Combining marks on one letter; no writing needs more, and a flood of them covers the lines around it."""
 
+_WORDS = re.compile(r"[\w%./+-]{1,40}( [\w%./+-]{1,40}){0,2}")
 _SAFE = re.compile(r"[ -~]*")
 _WIDE = re.compile(" {4,}")
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
@@ -77,6 +78,11 @@ def quoted(name: object) -> str:
     if len(line) > _LONGEST_NAME:
         line = f"{line[: _LONGEST_NAME - 40]} ... {line[-30:]}"
     return '"' + plain(line.replace("\\", r"\\").replace('"', r"\"")) + '"'
+
+
+def word(name: str) -> str:
+    """Return a name for use inside a sentence: as it is if it is one to three plain words, else in quotes."""
+    return name if _WORDS.fullmatch(name) and plain(name) == name else quoted(name)
 
 
 def spreadsheet_cell(name: str) -> str:

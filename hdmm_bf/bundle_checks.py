@@ -86,8 +86,9 @@ def check_manifest(manifest: dict[str, Any]) -> None:
     seconds: Any = manifest.get("seconds")
     _want(_is_real(seconds) and seconds >= 0, "seconds", "must be a number, not negative", manifest)
     reached = manifest.get("reached")
-    good = isinstance(reached, dict) and all(_is_real(v) and v >= 0 for v in reached.values())
-    _want(good, "reached", "must hold numbers, none negative", manifest)
+    good = isinstance(reached, dict) and all(_is_text(k) and _is_real(v) and v >= 0 for k, v in reached.items())
+    _want(good, "reached", "must hold names in printable text and numbers, none negative", manifest)
+    _want(_is_text(manifest.get("why", "")), "why", "must be printable text", manifest)
     _want(_is_trace(manifest.get("trace", [])), "trace", "must hold seconds, errors and bounds of steps", manifest)
     _want(_are_options(manifest.get("options", {})), "options", "must be limits or a family", manifest)
     for key, types in _RECORDS.items():

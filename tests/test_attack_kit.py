@@ -1,5 +1,6 @@
 """Forged bundles are refused or released within what was asked for, judged by an oracle of its own."""
 
+import re
 from collections import Counter
 from fractions import Fraction
 
@@ -145,7 +146,8 @@ def test_an_attribute_cannot_say_what_the_policy_hides(pool, tmp_path):
         fit = bf.load(forged(known.renamed_attribute(pool), tmp_path))
     except bf.InputError:
         return
-    assert bf.policy.hides(fit.problem.policy).count("in attribute") == 1
+    outside_quotes = re.sub(r'"(\\.|[^"\\])*"', "", bf.policy.hides(fit.problem.policy))
+    assert outside_quotes.count("in attribute") == 1
 
 
 def test_a_bundle_whose_files_are_links_to_elsewhere_is_refused(pool, tmp_path):

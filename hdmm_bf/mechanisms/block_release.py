@@ -166,7 +166,8 @@ def as_tables(problem: Problem, counts: Any) -> Tables:
 def _same_attributes(given: Domain, wanted: Domain) -> bool:
     """Whether domains agree on sizes and on what both name: a policy may protect one of two attributes of a size."""
     unnamed = Domain(wanted.sizes).names
-    named = given.names == wanted.names or unnamed in (given.names, wanted.names)
+    swapped = any(a != b and a in wanted.names for a, b in zip(given.names, wanted.names, strict=False))
+    named = given.names == wanted.names or (not swapped and unnamed in (given.names, wanted.names))
     labels = all(a is None or b is None or a == b for a, b in zip(given.labels, wanted.labels, strict=False))
     return given.sizes == wanted.sizes and named and labels
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hdmm_bf._checks import fail, positive_int, whole_numbers
+from hdmm_bf._display import word
 from hdmm_bf._types import AnyArray, EdgeArray, IndexArray
 from hdmm_bf.domain import Domain, DomainLike, as_domain
 from hdmm_bf.policy.graph import BOTTOM, Policy, attribute_groups, check_edges_fit
@@ -167,7 +168,7 @@ def sensitive(domain: DomainLike, attributes: Sequence[str | int]) -> Policy:
         raise fail("policy.sensitive", "attributes=[]", "names no attribute", "Name one, or use policy.empty.")
     own = [attribute_domain(cells, i) for i in range(cells.num_attributes)]
     factors = tuple(bounded(d) if i in chosen else empty(d) for i, d in enumerate(own))
-    names = " or ".join(cells.names[i] for i in chosen)
+    names = " or ".join(word(cells.names[i]) for i in chosen)
     spec = f"sensitive:{cells}:{','.join(map(str, chosen))}"
     return Policy(cells, spec, f"which value of {names} any one record has", factors=factors)
 
@@ -194,7 +195,8 @@ def product(*policies: Policy, domain: Domain | None = None) -> Policy:
 
 
 def _attributes(names: tuple[str, ...]) -> str:
-    return f"attribute {names[0]}" if len(names) == 1 else f"attributes {', '.join(names[:-1])} and {names[-1]}"
+    *others, last = map(word, names)
+    return f"attributes {', '.join(others)} and {last}" if others else f"attribute {last}"
 
 
 def union(*policies: Policy) -> Policy:

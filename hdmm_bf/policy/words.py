@@ -11,6 +11,7 @@ from typing import final
 
 import numpy as np
 
+from hdmm_bf._display import word
 from hdmm_bf._types import IndexArray
 from hdmm_bf.policy.graph import BOTTOM, Policy, attribute_groups
 
@@ -56,7 +57,7 @@ def discloses(policy: Policy) -> list[str]:
 def _product_discloses(policy: Policy) -> list[str]:
     """Components of a Cartesian product are products of the factors' components."""
     kinds = [f.components.count for f in policy.factors or ()]
-    names = [" and ".join(group) for group in attribute_groups(policy.domain, policy.factors or ())]
+    names = [" and ".join(map(word, group)) for group in attribute_groups(policy.domain, policy.factors or ())]
     open_ones = [i for i, count in enumerate(kinds) if count > 1]
     if not open_ones:
         return ["the total number of records"]

@@ -145,7 +145,7 @@ def check_name(fit, bundle):
     edges = {frozenset(edge) for edge in bundle.edges}
     if {frozenset(edge) for edge in policy.edges.tolist()} != edges:
         raise HoleError("the policy in use is not that of the files")
-    name = oracle.folded(policy.spec)
+    name = oracle.folded(policy.title)  # what people are shown
     named = None
     if ":" in name:
         try:
@@ -153,7 +153,7 @@ def check_name(fit, bundle):
         except bf.InputError:
             named = None
     if named is not None and {frozenset(edge) for edge in named.edges.tolist()} != edges:
-        raise HoleError(f"called {ascii(policy.spec)}, and has other edges")
+        raise HoleError(f"called {ascii(policy.title)}, and has other edges")
     sentence = r"Nobody can tell on which side of any of the graph's (\d+) edges one record is\."
     told = re.fullmatch(sentence, bf.policy.hides(policy))
     if told and int(told[1]) != len(edges):
