@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hdmm_bf as bf
+from experiments.mechanisms import edges, grids, trees
+from experiments.mechanisms.dawa import dawa
+from experiments.mechanisms.draws import Seeded
+from experiments.mechanisms.hilbert import hilbert_order
+from experiments.mechanisms.mechanism import Mechanism, laplace
+from experiments.mechanisms.wavelet import privelet
 from hdmm_bf import policy as policies
-from hdmm_bf.mechanisms import edges, grids, trees
-from hdmm_bf.mechanisms.dawa import dawa
-from hdmm_bf.mechanisms.draws import Seeded
-from hdmm_bf.mechanisms.hilbert import hilbert_order
-from hdmm_bf.mechanisms.mechanism import Mechanism, laplace
-from hdmm_bf.mechanisms.privacy import noise_variance
-from hdmm_bf.mechanisms.wavelet import privelet
+from hdmm_bf.release.privacy import noise_variance
 
 DELTA = 0.001
 """Of our Gaussian strategies: the paper's, from its figure of lower bounds. Theirs is a weaker promise."""

@@ -14,11 +14,11 @@ import numpy as np
 import hdmm_bf as bf
 from experiments import data
 from experiments.design import Experiment, Row
-from hdmm_bf.mechanisms.dawa import dawa
-from hdmm_bf.mechanisms.draws import Seeded
-from hdmm_bf.mechanisms.hierarchy import hierarchical
-from hdmm_bf.mechanisms.mechanism import Mechanism, laplace
-from hdmm_bf.mechanisms.wavelet import privelet
+from experiments.mechanisms.dawa import dawa
+from experiments.mechanisms.draws import Seeded
+from experiments.mechanisms.hierarchy import hierarchical
+from experiments.mechanisms.mechanism import Mechanism, laplace
+from experiments.mechanisms.wavelet import privelet
 
 QUESTION = "Is DAWA as good as its published implementations?"
 MECHANISMS = ("Laplace", "Privelet", "HB", "DAWA", "DAWA, proven noise")

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 import hdmm_bf as bf
-from hdmm_bf import fitting
-from hdmm_bf.exporting import write_answers, write_estimate
+from hdmm_bf.fit import stored
 from hdmm_bf.report import write_report
+from hdmm_bf.report.export import write_answers, write_estimate
 
 WORKLOAD, POLICY = "all-range:64", "threshold:64:4"
 FOLDER = Path("out/demo")
@@ -30,7 +30,7 @@ def main() -> None:
     print(f"; under ordinary differential privacy {bf.plan(ordinary, epsilon=1.0, delta=1e-6).rmse:.1f}")
     FOLDER.mkdir(parents=True, exist_ok=True)
     path = fit.save(FOLDER / "ranges.bf")
-    _, disagreements = fitting.check(path)
+    _, disagreements = stored.check(path)
     print(f"\nWrote {path} ({', '.join(sorted(f.name for f in path.iterdir()))})")
     print(disagreements or "Verified: every claim was derived again.")
     _release(fit)

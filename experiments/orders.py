@@ -9,11 +9,11 @@ import numpy as np
 import hdmm_bf as bf
 from experiments import figures
 from experiments.design import Experiment, Row
-from hdmm_bf.mechanisms.draws import Seeded
-from hdmm_bf.mechanisms.grids import cubes, rows_and_columns
-from hdmm_bf.mechanisms.mechanism import Mechanism, laplace
-from hdmm_bf.mechanisms.trees import transformed
-from hdmm_bf.mechanisms.wavelet import privelet
+from experiments.mechanisms.draws import Seeded
+from experiments.mechanisms.grids import cubes, rows_and_columns
+from experiments.mechanisms.mechanism import Mechanism, laplace
+from experiments.mechanisms.trees import transformed
+from experiments.mechanisms.wavelet import privelet
 
 QUESTION = "Do errors grow with domain and threshold as the summary of Section 5 says?"
 RESULTS = ("mse", "stderr")

@@ -1,60 +1,72 @@
 """hdmm_bf: publish many counting queries under a Blowfish privacy policy with provably small error.
 
-The data flow domain -> policy -> workload -> transform -> bounds -> strategies -> certificate -> mechanisms.
+The data flow domain -> policy -> workload -> problem -> bounds -> strategies -> certificate -> release -> fit.
 Nothing heavy is imported until it is used.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hdmm_bf import bounds, domain, matrix, plots, policy, transform, workload
+    from hdmm_bf import bounds, domain, matrix, policy, workload
     from hdmm_bf._checks import InputError
     from hdmm_bf.bounds import Bounds
-    from hdmm_bf.certificate import Certificate
+    from hdmm_bf.certificate.dense import Certificate
+    from hdmm_bf.data.histogram import histogram
+    from hdmm_bf.data.tables import Records
     from hdmm_bf.domain import Domain
-    from hdmm_bf.fitting import Fit, ProductFit, bound, compare, fit, load, memory_needed
-    from hdmm_bf.mechanisms.block_release import BlockRelease
-    from hdmm_bf.mechanisms.histogram import histogram
-    from hdmm_bf.mechanisms.ledger import Ledger
-    from hdmm_bf.mechanisms.plan import Plan, plan
-    from hdmm_bf.mechanisms.publish import release
-    from hdmm_bf.mechanisms.release import Release
-    from hdmm_bf.mechanisms.tables import Records
+    from hdmm_bf.fit import Fit, ProductFit, bound, compare, fit, load, memory_needed
     from hdmm_bf.policy import Policy
-    from hdmm_bf.sensitivities import sensitivity
-    from hdmm_bf.transform import Problem
+    from hdmm_bf.problem import transform
+    from hdmm_bf.problem.sensitivity import sensitivity
+    from hdmm_bf.problem.transform import Problem
+    from hdmm_bf.release.block_release import BlockRelease
+    from hdmm_bf.release.dense import Release
+    from hdmm_bf.release.ledger import Ledger
+    from hdmm_bf.release.plan import Plan, plan
+    from hdmm_bf.release.publish import release
+    from hdmm_bf.report import plots
     from hdmm_bf.workload import Workload
 
 __version__ = "0.1.0"
 
-_MODULES = ("bounds", "domain", "matrix", "plots", "policy", "transform", "workload")
+_MODULES = {
+    "bounds": "bounds",
+    "domain": "domain",
+    "matrix": "matrix",
+    "plots": "report.plots",
+    "policy": "policy",
+    "transform": "problem.transform",
+    "workload": "workload",
+}
 _NAMES = {
-    "BlockRelease": "mechanisms.block_release",
+    "BlockRelease": "release.block_release",
     "Bounds": "bounds",
-    "Certificate": "certificate",
+    "Certificate": "certificate.dense",
     "Domain": "domain",
-    "Fit": "fitting",
+    "Fit": "fit",
     "InputError": "_checks",
-    "Ledger": "mechanisms.ledger",
-    "Plan": "mechanisms.plan",
+    "Ledger": "release.ledger",
+    "Plan": "release.plan",
     "Policy": "policy",
-    "Problem": "transform",
-    "ProductFit": "fitting",
-    "Records": "mechanisms.tables",
-    "Release": "mechanisms.release",
+    "Problem": "problem.transform",
+    "ProductFit": "fit",
+    "Records": "data.tables",
+    "Release": "release.dense",
     "Workload": "workload",
-    "bound": "fitting",
-    "compare": "fitting",
-    "fit": "fitting",
-    "histogram": "mechanisms.histogram",
-    "load": "fitting",
-    "memory_needed": "fitting",
-    "plan": "mechanisms.plan",
-    "release": "mechanisms.publish",
-    "sensitivity": "sensitivities",
+    "bound": "fit",
+    "compare": "fit",
+    "fit": "fit",
+    "histogram": "data.histogram",
+    "load": "fit",
+    "memory_needed": "fit",
+    "plan": "release.plan",
+    "release": "release.publish",
+    "sensitivity": "problem.sensitivity",
 }
 
 __all__ = [
@@ -94,7 +106,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"hdmm_bf.{name}")
+        return importlib.import_module(f"hdmm_bf.{_MODULES[name]}")
     if name in _NAMES:
         value = getattr(importlib.import_module(f"hdmm_bf.{_NAMES[name]}"), name)
         globals()[name] = value
@@ -104,3 +116,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """`fit` and `release` are functions here and folders for imports: a folder that is loaded hides no function."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _NAMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

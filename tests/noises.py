@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.optimize import linprog
 
-from hdmm_bf.mechanisms.draws import Seeded
+from experiments.mechanisms.draws import Seeded
 
 
 class Recorder:

@@ -35,7 +35,7 @@ def problems():
 def fitted(names, devices, **mesh):
     """Fit the named problems; return their numbers by number of devices and name."""
     import hdmm_bf as bf
-    from hdmm_bf.strategies import gaussian
+    from hdmm_bf.strategies.gaussian import dense as gaussian
 
     found = {}
     for name in names:
@@ -49,9 +49,10 @@ def fitted(names, devices, **mesh):
 
 def looked_into(devices):
     """Return what the kernel of the first problem holds and how it was compiled."""
-    from hdmm_bf import devices as dv
-    from hdmm_bf.fitting.inputs import as_problem
-    from hdmm_bf.strategies import gaussian, p_identity
+    from hdmm_bf.fit.inputs import as_problem
+    from hdmm_bf.parallel import devices as dv
+    from hdmm_bf.strategies.gaussian import dense as gaussian
+    from hdmm_bf.strategies.laplace import p_identity
 
     mesh = dv.as_mesh(devices, None)
     matrices = gaussian.on_devices(as_problem("all-range:64", "threshold:64:4"), mesh, gap=1e-3).matrices

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hdmm_bf as bf
-from hdmm_bf.certificate import Certificate
+from hdmm_bf.certificate.dense import Certificate
 from tests.attack_kit import forge
 
 NAN, INFINITY = math.nan, math.inf
@@ -124,7 +124,7 @@ def test_a_fit_under_another_policy_is_not_released():
 
 
 def test_a_plan_with_less_noise_is_not_carried_out(fit):
-    from hdmm_bf.mechanisms.publish import publish
+    from hdmm_bf.release.publish import publish
 
     honest = bf.plan(fit, rho=0.02)
     quiet = dataclasses.replace(honest, sampler=dataclasses.replace(honest.sampler, scale=honest.sampler.scale / 1000))

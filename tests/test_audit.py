@@ -14,9 +14,9 @@ from scipy import stats
 
 import hdmm_bf as bf
 from hdmm_bf import policy, workload
-from hdmm_bf.mechanisms.noise import Sampler
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.release.noise import Sampler
 from hdmm_bf.strategies import Strategy
-from hdmm_bf.transform import Problem
 from tests.test_release_privacy import shipped
 
 WRONG = 1e-6

@@ -13,9 +13,10 @@ import pytest
 import scipy.sparse as sp
 
 import hdmm_bf as bf
-from hdmm_bf import policy, transform, workload
+from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError, readable_bytes
-from hdmm_bf.sensitivities import edge_norms, sensitivity
+from hdmm_bf.problem import transform
+from hdmm_bf.problem.sensitivity import edge_norms, sensitivity
 from tests.mistakes import (  # noqa: F401
     FINITE,
     IMPLICIT,

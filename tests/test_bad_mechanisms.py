@@ -4,16 +4,16 @@ import math
 
 import numpy as np
 
+from experiments.mechanisms.dawa import dawa
+from experiments.mechanisms.edges import slabs
+from experiments.mechanisms.grids import cubes, rows_and_columns
+from experiments.mechanisms.hierarchy import hierarchical
+from experiments.mechanisms.hilbert import hilbert_order
+from experiments.mechanisms.mechanism import laplace
+from experiments.mechanisms.trees import approximated, run_on_tree, transformed
+from experiments.mechanisms.wavelet import privelet
 from hdmm_bf import policy, workload
-from hdmm_bf.mechanisms.dawa import dawa
-from hdmm_bf.mechanisms.edges import slabs
-from hdmm_bf.mechanisms.grids import cubes, rows_and_columns
-from hdmm_bf.mechanisms.hierarchy import hierarchical
-from hdmm_bf.mechanisms.hilbert import hilbert_order
-from hdmm_bf.mechanisms.mechanism import laplace
-from hdmm_bf.mechanisms.trees import approximated, run_on_tree, transformed
-from hdmm_bf.mechanisms.wavelet import privelet
-from hdmm_bf.transform import Problem
+from hdmm_bf.problem.transform import Problem
 from tests.mistakes import _as_users_run_it, assert_refused, table  # noqa: F401
 from tests.noises import Played
 

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 import hdmm_bf as bf
-from hdmm_bf import fitting
 from hdmm_bf._checks import InputError
-from hdmm_bf.certificate_blocks import certify_blocks
-from hdmm_bf.certificate_exact import block_sensitivity
-from hdmm_bf.fitting.memory import product_bytes
-from hdmm_bf.mechanisms.block_recovery import BlockRecovery
-from hdmm_bf.mechanisms.block_release import row_scales
+from hdmm_bf.certificate.exact import block_sensitivity
+from hdmm_bf.certificate.products import certify_blocks
+from hdmm_bf.fit import stored
+from hdmm_bf.fit.memory import product_bytes
+from hdmm_bf.problem.product import as_product
+from hdmm_bf.release.block_recovery import BlockRecovery
+from hdmm_bf.release.block_release import row_scales
 from hdmm_bf.strategies.blocks import BlockStrategy, from_factors, from_integers
-from hdmm_bf.structure import as_product
 
 CASES = {
     "grid": ("all-range:5x4", "threshold:5x4:1", "gaussian", "bases"),
@@ -93,7 +93,7 @@ def test_the_bound_is_below_the_dense_tight_bound(fit):
 
 def test_bundles_of_blocks_come_back_bit_by_bit(fit, tmp_path):
     loaded = bf.load(fit.save(tmp_path / "large.bf"))
-    _, found = fitting.check(tmp_path / "large.bf")
+    _, found = stored.check(tmp_path / "large.bf")
     assert found == []
     assert loaded.unit_error == fit.unit_error
     for old, new in zip(fit.strategy.blocks, loaded.strategy.blocks, strict=True):
@@ -144,7 +144,7 @@ def test_records_and_histograms_give_the_same_tables(monkeypatch):
     counts = np.bincount(np.ravel_multi_index(values.T, (3, 4, 2)), minlength=24)
     room = [0] * len(fit.strategy.blocks)
     records = bf.Records(values, fit.problem.policy.domain)
-    from hdmm_bf.mechanisms.block_release import as_tables
+    from hdmm_bf.release.block_release import as_tables
 
     one = fit.recovery.measure(as_tables(fit.problem, counts), room=room)
     other = fit.recovery.measure(as_tables(fit.problem, records), room=room)

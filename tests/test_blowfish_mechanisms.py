@@ -6,17 +6,17 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
+from experiments.mechanisms.dawa import dawa
+from experiments.mechanisms.draws import Seeded
+from experiments.mechanisms.grids import cube_noise, cubes, internal_noise, rows_and_columns
+from experiments.mechanisms.hierarchy import hierarchical
+from experiments.mechanisms.mechanism import Mechanism, Stage, laplace
+from experiments.mechanisms.trees import approximated, non_decreasing, run_on_tree, transformed
+from experiments.mechanisms.wavelet import privelet
 from hdmm_bf import policy, workload
-from hdmm_bf.mechanisms.dawa import dawa
-from hdmm_bf.mechanisms.draws import Seeded
-from hdmm_bf.mechanisms.grids import cube_noise, cubes, internal_noise, rows_and_columns
-from hdmm_bf.mechanisms.hierarchy import hierarchical
-from hdmm_bf.mechanisms.mechanism import Mechanism, Stage, laplace
-from hdmm_bf.mechanisms.trees import approximated, non_decreasing, run_on_tree, transformed
-from hdmm_bf.mechanisms.wavelet import privelet
-from hdmm_bf.strategies import paper
-from hdmm_bf.strategies.classical import haar
-from hdmm_bf.transform import Problem, to_edges
+from hdmm_bf.problem.transform import Problem, to_edges
+from hdmm_bf.strategies.baselines import paper
+from hdmm_bf.strategies.baselines.classical import haar
 from tests import instances
 from tests.noises import Played, Recorder, covariance, edge_shifts, mean_of, noise_map, privacy_loss
 

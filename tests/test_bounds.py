@@ -8,9 +8,9 @@ import pytest
 from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError
 from hdmm_bf._linalg import EIGENVALUE_ERROR, root_sum_lower
-from hdmm_bf.bounds import GramRoot, dual_bound, gram_scale, paper_factor, svd_bound, uniform
-from hdmm_bf.laplacian import edge_forms
-from hdmm_bf.transform import Problem
+from hdmm_bf.bounds.dense import GramRoot, dual_bound, gram_scale, paper_factor, svd_bound, uniform
+from hdmm_bf.problem.forms import edge_forms
+from hdmm_bf.problem.transform import Problem
 from tests import instances
 
 PROBLEMS = [("all-range:6", "threshold:6:2"), ("prefix:6", "unbounded:6"), ("identity:6", "cycle:6")]

@@ -10,8 +10,8 @@ import pytest
 import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError
-from hdmm_bf.certificate import certify, disagreements, exact_sensitivity
-from hdmm_bf.transform import Problem
+from hdmm_bf.certificate.dense import certify, disagreements, exact_sensitivity
+from hdmm_bf.problem.transform import Problem
 from tests import instances
 
 
@@ -137,7 +137,7 @@ def test_inputs_out_of_shape_or_range_are_refused(made, change, words):
 
 def test_the_certificate_shares_no_code_with_the_search():
     """Also held by the layering test: no import of error, bounds or strategies."""
-    source = Path(sys.modules["hdmm_bf.certificate"].__file__).read_text()
+    source = Path(sys.modules["hdmm_bf.certificate.dense"].__file__).read_text()
     for name in ("strategies", "bounds", "laplacian", "_linalg"):
         assert f"hdmm_bf.{name}" not in source
 
@@ -153,7 +153,7 @@ def test_the_error_of_a_light_query_is_not_understated(small):
 
 
 def test_an_error_below_the_proven_bound_is_a_contradiction(made, monkeypatch):
-    monkeypatch.setattr("hdmm_bf.certificate._trace", lambda *arguments: 1e-9)
+    monkeypatch.setattr("hdmm_bf.certificate.dense._trace", lambda *arguments: 1e-9)
     with pytest.raises(InputError, match="is below the proven bound.*cannot be trusted"):
         derive(made)
 

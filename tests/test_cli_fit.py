@@ -19,7 +19,7 @@ import hdmm_bf as bf
 from hdmm_bf._display import percent
 from hdmm_bf.cli import app
 from hdmm_bf.cli.show import remaining
-from hdmm_bf.fitting import comparison
+from hdmm_bf.fit import comparison
 from tests.test_cli import assert_one_sentence, run
 
 LAPLACE = ["-w", "all-range:6x6", "-g", "unbounded:6x6", "--noise", "laplace", "--family"]
@@ -172,7 +172,7 @@ def test_control_c_keeps_the_best_strategy_so_far_and_says_where(tmp_path):
 
 def interrupted_fit(monkeypatch, after):
     """Press Ctrl-C when the search reports a step."""
-    from hdmm_bf import fitting
+    from hdmm_bf.fit import run
 
     def pressed(*arguments, callback, **options):
         steps = []
@@ -184,8 +184,8 @@ def interrupted_fit(monkeypatch, after):
 
         return searched(*arguments, callback=stop, **options)
 
-    searched = fitting.fit
-    monkeypatch.setattr(fitting, "fit", pressed)
+    searched = run.fit
+    monkeypatch.setattr(run, "fit", pressed)
 
 
 @pytest.mark.parametrize("given", [["-w", "prefix:32", "-g", "bounded:32", "--gap", "1e-12"], [*LAPLACE, "cells"]])
@@ -232,11 +232,10 @@ def test_shares_are_percentages_without_exponents(share, words):
 
 
 def test_a_comparison_without_a_proven_bound_claims_no_ratio(monkeypatch):
-    from hdmm_bf import fitting
 
     rows, made = bf.compare("prefix:6", "line:6", noise="gaussian")
     unknown = [row._replace(ratio_to_lower=math.nan) for row in rows]
-    monkeypatch.setattr(fitting, "compare", lambda *_, **__: (unknown, made))
+    monkeypatch.setattr(comparison, "compare", lambda *_, **__: (unknown, made))
     given = ["compare", "-w", "prefix:6", "-g", "line:6"]
     record = json.loads(CliRunner().invoke(app, [*given, "--json"]).output, parse_constant=pytest.fail)
     assert [row["ratio_to_lower"] for row in record["rows"]] == [None] * len(rows)

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from hdmm_bf.cli import app
-from hdmm_bf.problem_file import read
+from hdmm_bf.fit.problem_file import read
 from tests.test_cli import assert_one_sentence, run
 
 DOCTOR = sys.modules["hdmm_bf.cli.doctor"]
@@ -165,7 +165,7 @@ def test_doctor_survives_what_is_missing(monkeypatch):
     monkeypatch.setattr(DOCTOR.metadata, "version", version)
     monkeypatch.setattr(DOCTOR, "_MEMORY_FILE", Path("/nowhere"))
     monkeypatch.setattr(DOCTOR.os, "sysconf", lambda name: 2**16)
-    for name in ("jax", "threadpoolctl", "hdmm_bf.fitting.memory"):
+    for name in ("jax", "threadpoolctl", "hdmm_bf.fit.memory"):
         monkeypatch.setitem(sys.modules, name, None)
     words = invoke("doctor").output
     assert "not installed; optional, comes with hdmm-bf[data]" in words

@@ -15,7 +15,7 @@ import pytest
 
 import hdmm_bf as bf
 from hdmm_bf import cli
-from hdmm_bf.mechanisms.ledger import Ledger
+from hdmm_bf.release.ledger import Ledger
 from tests.test_cli import assert_one_sentence, run
 
 SECRET = 987654321
@@ -254,7 +254,7 @@ READ = {  # mistakes in the data or the ledger
 @pytest.mark.parametrize("name", SETTLED)
 def test_a_mistake_in_the_settings_is_one_sentence_before_data_are_read(name, folder, monkeypatch):
     arguments, options, words = SETTLED[name]
-    monkeypatch.setattr("hdmm_bf.mechanisms.counts.read_counts", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr("hdmm_bf.data.counts.read_counts", lambda *_: pytest.fail("data were read"))
     assert_nothing_happens(folder, arguments, options, words)
 
 

@@ -6,12 +6,12 @@ import math
 import numpy as np
 import pytest
 
+from experiments.mechanisms import deviations, partition
+from experiments.mechanisms.dawa import dawa, level_weights, sample_rows
+from experiments.mechanisms.draws import Seeded
+from experiments.mechanisms.hilbert import hilbert_order
+from experiments.mechanisms.mechanism import laplace
 from hdmm_bf import workload
-from hdmm_bf.mechanisms import deviations, partition
-from hdmm_bf.mechanisms.dawa import dawa, level_weights, sample_rows
-from hdmm_bf.mechanisms.draws import Seeded
-from hdmm_bf.mechanisms.hilbert import hilbert_order
-from hdmm_bf.mechanisms.mechanism import laplace
 from tests.noises import Played, Recorder
 
 

@@ -14,11 +14,15 @@ import pytest
 
 import hdmm_bf as bf
 from experiments.benchmarks import cluster
-from hdmm_bf import devices as dv
-from hdmm_bf.bounds import GramRoot, gram_scale
-from hdmm_bf.fitting.inputs import as_problem
-from hdmm_bf.laplacian import edge_forms
-from hdmm_bf.strategies import gaussian, p_identity, search, sharded, solver
+from hdmm_bf.bounds.dense import GramRoot, gram_scale
+from hdmm_bf.fit.inputs import as_problem
+from hdmm_bf.parallel import devices as dv
+from hdmm_bf.parallel import sharded
+from hdmm_bf.problem.forms import edge_forms
+from hdmm_bf.strategies import search
+from hdmm_bf.strategies import search as solver
+from hdmm_bf.strategies.gaussian import dense as gaussian
+from hdmm_bf.strategies.laplace import p_identity
 from tests.mistakes import assert_refused, table
 from tests.on_devices import problems, spd
 from tests.test_cli import assert_one_sentence, run

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
+from experiments.mechanisms.draws import Seeded
+from experiments.mechanisms.edges import edge_laplace, edge_unit_error, slabs
+from experiments.mechanisms.grids import rows_and_columns
+from experiments.mechanisms.mechanism import laplace
+from experiments.mechanisms.trees import transformed
 from hdmm_bf import policy, workload
-from hdmm_bf.mechanisms.draws import Seeded
-from hdmm_bf.mechanisms.edges import edge_laplace, edge_unit_error, slabs
-from hdmm_bf.mechanisms.grids import rows_and_columns
-from hdmm_bf.mechanisms.mechanism import laplace
-from hdmm_bf.mechanisms.trees import transformed
-from hdmm_bf.strategies.classical import haar
-from hdmm_bf.transform import Problem
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies.baselines.classical import haar
 from tests import instances
 from tests.noises import covariance, edge_shifts, mean_of, noise_map, privacy_loss
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError
-from hdmm_bf.mechanisms import exact
-from hdmm_bf.mechanisms.exact import ExactSums, WholeMatrix, exact_product
-from hdmm_bf.mechanisms.reconstruction import Reconstruction
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.release import exact
+from hdmm_bf.release.exact import ExactSums, WholeMatrix, exact_product
+from hdmm_bf.release.reconstruction import Reconstruction
 from hdmm_bf.strategies import Strategy
-from hdmm_bf.transform import Problem
 from tests import oracles
 
 BOTTOM = -1

@@ -10,13 +10,13 @@ import pytest
 
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
-from hdmm_bf.certificate import Certificate, certify, exact_sensitivity
-from hdmm_bf.certificate_blocks import certify_blocks
-from hdmm_bf.certificate_exact import GRID_BITS, INTEGER_LIMIT, block_sensitivity, dense_sensitivity, row_weight
-from hdmm_bf.mechanisms.block_release import row_scales
+from hdmm_bf.certificate.dense import Certificate, certify, exact_sensitivity
+from hdmm_bf.certificate.exact import GRID_BITS, INTEGER_LIMIT, block_sensitivity, dense_sensitivity, row_weight
+from hdmm_bf.certificate.products import certify_blocks
+from hdmm_bf.problem.product import as_product
+from hdmm_bf.release.block_release import row_scales
 from hdmm_bf.strategies import Strategy
 from hdmm_bf.strategies.blocks import BlockStrategy, from_factors, from_integers
-from hdmm_bf.structure import as_product
 
 NOISES = ("gaussian", "laplace")
 
@@ -228,7 +228,7 @@ def test_blocks_that_replace_the_certified_ones_are_not_released(noise):
 
 
 def test_a_plan_whose_noise_was_taken_out_is_not_carried_out():
-    from hdmm_bf.mechanisms.publish import publish
+    from hdmm_bf.release.publish import publish
 
     fit = bf.fit("identity:6", "line:6")
     silent = dataclasses.replace(bf.plan(fit, rho=0.5), sampler=None)
@@ -238,7 +238,7 @@ def test_a_plan_whose_noise_was_taken_out_is_not_carried_out():
 
 @pytest.mark.parametrize("change", [{"scale": 0.01}, {"noise": "laplace"}])
 def test_a_plan_with_less_noise_than_its_promise_is_not_carried_out(change):
-    from hdmm_bf.mechanisms.publish import publish
+    from hdmm_bf.release.publish import publish
 
     fit = bf.fit("identity:6", "line:6")
     plan = bf.plan(fit, epsilon=1.0, delta=1e-6)
@@ -275,8 +275,8 @@ def test_whether_a_release_is_refused_does_not_depend_on_a_count(count):
 
 
 def test_blocks_beyond_64_bits_are_measured_exactly():
-    from hdmm_bf.mechanisms.block_recovery import BlockRecovery
-    from hdmm_bf.mechanisms.tables import Histogram
+    from hdmm_bf.data.tables import Histogram
+    from hdmm_bf.release.block_recovery import BlockRecovery
 
     product = as_product(bf.Problem(bf.workload.parse("identity:2x2"), bf.policy.parse("unbounded:2x2")))
     factors = (np.array([[2**40, 3], [5, -(2**45)]]), np.array([[2**30, 1], [-1, 2**31]]))

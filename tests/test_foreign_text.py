@@ -14,8 +14,8 @@ from hdmm_bf import _display, policy, workload
 from hdmm_bf._checks import InputError, fail
 from hdmm_bf.cli import app
 from hdmm_bf.domain import Domain
-from hdmm_bf.exporting import write_answers
 from hdmm_bf.report import render
+from hdmm_bf.report.export import write_answers
 from tests.test_bundle_hostile import forge
 
 FALSE_NAMES = {

@@ -19,9 +19,9 @@ from scipy.sparse import csgraph
 
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
-from hdmm_bf.mechanisms.counts import read_counts
-from hdmm_bf.mechanisms.plan import plan
-from hdmm_bf.mechanisms.release import carry_out, checked_counts
+from hdmm_bf.data.counts import read_counts
+from hdmm_bf.release.dense import carry_out, checked_counts
+from hdmm_bf.release.plan import plan
 from tests.mistakes import PEOPLE, _as_users_run_it  # noqa: F401
 from tests.mutations import MUTATIONS, WEIGHTS, damaged, odd_arrays, pick, repair, report
 from tests.test_bad_files import saved

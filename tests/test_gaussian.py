@@ -9,9 +9,10 @@ import pytest
 
 import hdmm_bf as bf
 from hdmm_bf import policy, workload
-from hdmm_bf.strategies import gaussian, search
-from hdmm_bf.strategies.solver import Progress
-from hdmm_bf.transform import Problem
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies import search
+from hdmm_bf.strategies.gaussian import dense as gaussian
+from hdmm_bf.strategies.search import Progress
 from tests import instances
 
 

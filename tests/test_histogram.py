@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
-from hdmm_bf.mechanisms.histogram import histogram
+from hdmm_bf.data.histogram import histogram
 from tests import records
 from tests.records import BINS, DOMAIN, ENGINES, NUMBERS, TOWNS, counted, good
 

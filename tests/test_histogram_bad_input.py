@@ -9,7 +9,7 @@ import pytest
 
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
-from hdmm_bf.mechanisms.histogram import histogram
+from hdmm_bf.data.histogram import histogram
 from tests.mistakes import _as_users_run_it, assert_refused, table  # noqa: F401
 
 nw = pytest.importorskip("narwhals", reason="needs the extra `data`")

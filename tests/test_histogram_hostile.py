@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hdmm_bf._checks import InputError
-from hdmm_bf.mechanisms.histogram import histogram
+from hdmm_bf.data.histogram import histogram
 from tests.mistakes import THREE_PARTS
 from tests.records import BINS, DOMAIN, EDGES, TOWNS, good, write_csv
 

@@ -7,7 +7,7 @@ import pytest
 
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
-from hdmm_bf.mechanisms.histogram import histogram
+from hdmm_bf.data.histogram import histogram
 from tests.records import BINS, DOMAIN, NUMBERS, TOWNS, counted, good, records
 
 pytestmark = [

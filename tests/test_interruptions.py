@@ -13,11 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 import hdmm_bf as bf
-from hdmm_bf import _limits as limits
-from hdmm_bf import bundle, fitting
+from hdmm_bf.bundle import dense as bundle
 from hdmm_bf.cli import app
-from hdmm_bf.fitting import dense, product
-from hdmm_bf.strategies import Progress, search
+from hdmm_bf.fit import dense, product, stored
+from hdmm_bf.strategies import Progress, limits, search
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -61,7 +60,7 @@ def check_end(code, stdout, stderr, folder):
     if stdout:
         assert json.loads(stdout)["bundle"] == "kept.bf"
         assert [path.name for path in folder.iterdir()] == ["kept.bf"]
-        assert fitting.check(folder / "kept.bf")[1] == []
+        assert stored.check(folder / "kept.bf")[1] == []
     else:
         assert "hdmm-bf: interrupted before the result was complete." in stderr
         assert "Traceback" not in stderr
@@ -179,7 +178,7 @@ def test_an_interrupted_search_says_so(workload, policy, options):
 
 
 def test_an_interrupted_kronecker_search_says_so(monkeypatch):
-    from hdmm_bf.strategies.products import kronecker
+    from hdmm_bf.strategies.gaussian import kronecker
 
     monkeypatch.setattr(kronecker, "_optimum", pressing(kronecker._optimum))
     limited = {"max_steps": 1, "gap": 1e-12, "family": "kronecker"}
@@ -192,7 +191,7 @@ def test_an_interrupted_kronecker_search_says_so(monkeypatch):
 
 @pytest.mark.parametrize("as_json", [True, False])
 def test_bound_and_compare_tell_an_interruption_by_130(as_json, monkeypatch):
-    from hdmm_bf.strategies import gaussian
+    from hdmm_bf.strategies.gaussian import dense as gaussian
 
     monkeypatch.setattr(gaussian, "rounded", pressing(gaussian.rounded))
     for command, words in (("bound", "proven by then"), ("compare", "reached by then")):
@@ -209,7 +208,7 @@ def test_an_interrupted_release_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     bf.fit("prefix:4", "line:4").save("p.bf")
     (tmp_path / "x.csv").write_text("1\n2\n3\n4\n")
-    from hdmm_bf.mechanisms import release
+    from hdmm_bf.release import dense as release
 
     monkeypatch.setattr(release, "checked_counts", pressing(release.checked_counts))
     given = ["release", "p.bf", "-d", "x.csv", "--epsilon", "1", "--delta", "1e-6", "-o", "a.csv"]

@@ -9,12 +9,12 @@ from scipy import stats
 import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError
-from hdmm_bf.mechanisms import intervals
-from hdmm_bf.mechanisms import release as releases
-from hdmm_bf.mechanisms.intervals import laplace_bound, laplace_quantiles, normal_quantile
-from hdmm_bf.mechanisms.release import carry_out
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.release import dense as releases
+from hdmm_bf.release import intervals
+from hdmm_bf.release.dense import carry_out
+from hdmm_bf.release.intervals import laplace_bound, laplace_quantiles, normal_quantile
 from hdmm_bf.strategies import Strategy
-from hdmm_bf.transform import Problem
 from tests.test_release_privacy import shipped
 
 LEVELS = [0.5, 0.8, 0.95, 0.99, 0.999]

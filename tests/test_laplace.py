@@ -11,10 +11,12 @@ import pytest
 import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf._linalg import in_float64
-from hdmm_bf.error import column_norms, draft, edge_gram
-from hdmm_bf.strategies import budget, classical, dictionary, p_identity, paper, portfolio, vertex
-from hdmm_bf.strategies.solver import _gradient, _minimise_on_device, minimise
-from hdmm_bf.transform import Problem
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies.baselines import classical, paper
+from hdmm_bf.strategies.drafts import column_norms, draft, edge_gram
+from hdmm_bf.strategies.laplace import cell_budgets as budget
+from hdmm_bf.strategies.laplace import dictionary, p_identity, portfolio, vertex
+from hdmm_bf.strategies.search import _gradient, _minimise_on_device, minimise
 from tests import instances
 
 RNG = np.random.default_rng(5)

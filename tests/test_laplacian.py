@@ -4,8 +4,8 @@ import numpy as np
 
 from hdmm_bf import policy, workload
 from hdmm_bf._linalg import symmetric
-from hdmm_bf.laplacian import edge_forms, row_sums
-from hdmm_bf.transform import Problem
+from hdmm_bf.problem.forms import edge_forms, row_sums
+from hdmm_bf.problem.transform import Problem
 from tests import instances
 
 

@@ -16,7 +16,7 @@ from scipy.optimize import minimize_scalar
 
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
-from hdmm_bf.mechanisms.ledger import Entry, Ledger, Total, account_name, within
+from hdmm_bf.release.ledger import Entry, Ledger, Total, account_name, within
 from tests.mistakes import THREE_PARTS, _as_users_run_it  # noqa: F401
 
 

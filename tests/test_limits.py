@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import hdmm_bf as bf
-from hdmm_bf import _limits as limits
-from hdmm_bf.fitting import reserve
-from hdmm_bf.fitting.asked import Asked
-from hdmm_bf.fitting.inputs import as_problem
-from hdmm_bf.strategies import Progress, portfolio, search
-from hdmm_bf.strategies.products import bases
-from hdmm_bf.strategies.solver import descend, minimise
-from hdmm_bf.structure import as_product
+from hdmm_bf.fit import reserve
+from hdmm_bf.fit.inputs import as_problem
+from hdmm_bf.fit.options import Asked
+from hdmm_bf.problem.product import as_product
+from hdmm_bf.strategies import Progress, limits, search
+from hdmm_bf.strategies.gaussian import bases
+from hdmm_bf.strategies.laplace import portfolio
+from hdmm_bf.strategies.search import descend, minimise
 
 
 class Turned:
@@ -151,7 +151,7 @@ def test_the_predicted_time_of_a_certificate_grows_with_the_cube_of_its_matrix(m
 
 def test_cells_are_not_written_out_when_their_certificate_takes_longer_than_the_limit(monkeypatch):
     """The certificate of 1225 cells is said to take a minute: factors, whose certificate is quick, are searched."""
-    monkeypatch.setattr("hdmm_bf.fitting.cells.dense_seconds", lambda *_: 60.0)
+    monkeypatch.setattr("hdmm_bf.fit.cells.dense_seconds", lambda *_: 60.0)
     quick = bf.fit("all-range:35x35", "unbounded:35x35", noise="laplace", max_seconds=1.0)
     assert quick.family == "kronecker"
     assert isinstance(quick, bf.ProductFit)

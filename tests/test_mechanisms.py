@@ -6,18 +6,18 @@ import math
 import numpy as np
 import pytest
 
+from experiments.mechanisms import hierarchy, wavelet
+from experiments.mechanisms.dawa import dawa
+from experiments.mechanisms.draws import Seeded
+from experiments.mechanisms.grids import cubes, rows_and_columns
+from experiments.mechanisms.hierarchy import hierarchical
+from experiments.mechanisms.hilbert import hilbert_order
+from experiments.mechanisms.mechanism import laplace
+from experiments.mechanisms.trees import approximated, transformed
+from experiments.mechanisms.wavelet import depth, forward, inverse, privelet
 from hdmm_bf import policy, workload
-from hdmm_bf.mechanisms import hierarchy, wavelet
-from hdmm_bf.mechanisms.dawa import dawa
-from hdmm_bf.mechanisms.draws import Seeded
-from hdmm_bf.mechanisms.grids import cubes, rows_and_columns
-from hdmm_bf.mechanisms.hierarchy import hierarchical
-from hdmm_bf.mechanisms.hilbert import hilbert_order
-from hdmm_bf.mechanisms.mechanism import laplace
-from hdmm_bf.mechanisms.trees import approximated, transformed
-from hdmm_bf.mechanisms.wavelet import depth, forward, inverse, privelet
-from hdmm_bf.strategies.classical import haar
-from hdmm_bf.strategies.classical import hierarchy as hierarchy_levels
+from hdmm_bf.strategies.baselines.classical import haar
+from hdmm_bf.strategies.baselines.classical import hierarchy as hierarchy_levels
 from tests.noises import Recorder, covariance, mean_of, noise_map, privacy_loss
 
 ALL = [

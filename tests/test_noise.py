@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from hdmm_bf._checks import InputError
-from hdmm_bf.mechanisms import noise
-from hdmm_bf.mechanisms.noise import LARGEST, Sampler
+from hdmm_bf.release import noise
+from hdmm_bf.release.noise import LARGEST, Sampler
 
 FIVE_SIGMA = 2 * stats.norm.sf(5)
 """Probability beyond five standard errors, also for statistics that are not normal."""

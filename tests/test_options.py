@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hdmm_bf as bf
-from hdmm_bf.fitting.asked import FAMILIES, PRODUCT_FAMILIES
+from hdmm_bf.fit.options import FAMILIES, PRODUCT_FAMILIES
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
 PROBLEMS = {
@@ -152,7 +152,7 @@ def test_seeds_steer_what_draws_random_numbers(workload, policy, family):
 
 def test_structured_laplace_fits_take_longer_when_they_are_allowed_to(monkeypatch):
     """A limit above the default one is not cut down to it."""
-    from hdmm_bf.fitting import product
+    from hdmm_bf.fit import product
 
     seen = []
     monkeypatch.setattr(product, "_LAPLACE_SECONDS", 1e-6)

@@ -11,8 +11,8 @@ import pytest
 
 from hdmm_bf import policy, workload
 from hdmm_bf.policy import BOTTOM
-from hdmm_bf.sensitivities import sensitivity
-from hdmm_bf.transform import Problem, ground, to_edges
+from hdmm_bf.problem.sensitivity import sensitivity
+from hdmm_bf.problem.transform import Problem, ground, to_edges
 from tests import instances, oracles
 
 TREES = ["line:4", "star-tree:4", "unbounded:3", "h-theta:5:2"]

@@ -11,11 +11,11 @@ import hdmm_bf as bf
 
 mpl = pytest.importorskip("matplotlib")
 
-from hdmm_bf import plots  # noqa: E402
-from hdmm_bf.plots import layouts  # noqa: E402
-from hdmm_bf.plots.errors import query_sizes  # noqa: E402
-from hdmm_bf.plots.policies import MOST_CELLS, _drawing, _parts  # noqa: E402
-from hdmm_bf.plots.strategies import LARGEST_SIDE, _pooled  # noqa: E402
+from hdmm_bf.report import plots  # noqa: E402
+from hdmm_bf.report.plots import layouts  # noqa: E402
+from hdmm_bf.report.plots.errors import query_sizes  # noqa: E402
+from hdmm_bf.report.plots.policies import MOST_CELLS, _drawing, _parts  # noqa: E402
+from hdmm_bf.report.plots.strategies import LARGEST_SIDE, _pooled  # noqa: E402
 
 POLICIES = [
     "line:2",
@@ -148,10 +148,10 @@ def test_sizes_of_queries_are_sums_of_rows(spec):
 
 
 def test_many_queries_are_sampled_and_too_many_refused_in_three_parts(ranges, product, monkeypatch):
-    monkeypatch.setattr("hdmm_bf.plots.errors._SAMPLE", 40)
+    monkeypatch.setattr("hdmm_bf.report.plots.errors._SAMPLE", 40)
     figure = plots.error_per_query(ranges)
     assert re.search(r"; [34]\d of 300 queries", title(figure))
-    monkeypatch.setattr("hdmm_bf.plots.errors._MOST_OF_BLOCKS", 73)
+    monkeypatch.setattr("hdmm_bf.report.plots.errors._MOST_OF_BLOCKS", 73)
     with pytest.raises(bf.InputError, match="74 queries.*too many to draw"):
         plots.error_per_query(product)
 

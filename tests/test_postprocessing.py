@@ -11,9 +11,9 @@ from hypothesis import settings
 import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError
-from hdmm_bf.mechanisms import postprocessing
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.release import postprocess as postprocessing
 from hdmm_bf.strategies import Strategy
-from hdmm_bf.transform import Problem
 from tests import oracles
 from tests.instances import given_policies, halves
 from tests.test_release_privacy import shipped

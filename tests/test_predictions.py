@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hdmm_bf as bf
-from hdmm_bf.mechanisms.privacy import noise_variance
+from hdmm_bf.release.privacy import noise_variance
 
 GAUSSIAN = [{"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 0.1, "delta": 1e-9}, {"rho": 0.5}]
 LAPLACE = [{"epsilon": 1.0}, {"epsilon": 30.0}]

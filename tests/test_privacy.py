@@ -7,7 +7,7 @@ import pytest
 from scipy import integrate, stats
 
 from hdmm_bf._checks import InputError
-from hdmm_bf.mechanisms.privacy import (
+from hdmm_bf.release.privacy import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_sigma,

@@ -9,7 +9,7 @@ import pytest
 import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError
-from hdmm_bf.problem_file import line_of, read
+from hdmm_bf.fit.problem_file import line_of, read
 from tests.mistakes import THREE_PARTS, table
 from tests.test_cli import assert_one_sentence, run
 

@@ -8,9 +8,9 @@ import pytest
 import hdmm_bf as bf
 from hdmm_bf import workload
 from hdmm_bf._checks import InputError
-from hdmm_bf.product_bounds import proof_bound
-from hdmm_bf.product_bounds.grid import as_grid, grid_bound, profile
-from hdmm_bf.product_bounds.typed import best_weights, typed, typed_bound
+from hdmm_bf.bounds.products import proof_bound
+from hdmm_bf.bounds.products.grid import as_grid, grid_bound, profile
+from hdmm_bf.bounds.products.typed import best_weights, typed, typed_bound
 from tests.test_products import product
 
 

@@ -11,14 +11,14 @@ import pytest
 import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError
+from hdmm_bf.bounds.products import product_bound
+from hdmm_bf.bounds.products.publicity import indicators
 from hdmm_bf.matrix import Identity, Kronecker, Ones
 from hdmm_bf.policy import Policy
-from hdmm_bf.product_bounds import product_bound
-from hdmm_bf.product_bounds.publicity import indicators
-from hdmm_bf.strategies.products import FAMILIES, fit_product
-from hdmm_bf.strategies.products.bases import build, coarser, steps
-from hdmm_bf.strategies.products.sketch import centred
-from hdmm_bf.structure import ProductProblem, Term, as_product
+from hdmm_bf.problem.product import ProductProblem, Term, as_product
+from hdmm_bf.strategies.gaussian import FAMILIES, fit_product
+from hdmm_bf.strategies.gaussian.bases import build, coarser, steps
+from hdmm_bf.strategies.gaussian.sketch import centred
 
 TIGHT = 1e-5
 

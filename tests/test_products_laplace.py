@@ -11,10 +11,15 @@ import pytest
 import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf._linalg import in_float64
-from hdmm_bf.error import draft, trace_of_inverse
-from hdmm_bf.strategies import cells_laplace, classical, grids, portfolio, products_laplace, unions_laplace
-from hdmm_bf.structure import as_product
-from hdmm_bf.transform import Problem
+from hdmm_bf.problem.product import as_product
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies.baselines import classical
+from hdmm_bf.strategies.drafts import draft, trace_of_inverse
+from hdmm_bf.strategies.laplace import cells as cells_laplace
+from hdmm_bf.strategies.laplace import grid as grids
+from hdmm_bf.strategies.laplace import kronecker as products_laplace
+from hdmm_bf.strategies.laplace import portfolio
+from hdmm_bf.strategies.laplace import unions as unions_laplace
 
 RNG = np.random.default_rng(11)
 

@@ -9,13 +9,13 @@ import pytest
 import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError
-from hdmm_bf.mechanisms import plan as plans
-from hdmm_bf.mechanisms import publish
-from hdmm_bf.mechanisms import release as releases
-from hdmm_bf.mechanisms.noise import Sampler
-from hdmm_bf.mechanisms.release import Release, carry_out
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.release import dense as releases
+from hdmm_bf.release import plan as plans
+from hdmm_bf.release import publish
+from hdmm_bf.release.dense import Release, carry_out
+from hdmm_bf.release.noise import Sampler
 from hdmm_bf.strategies import Strategy
-from hdmm_bf.transform import Problem
 from tests.test_release_privacy import shipped
 
 COUNT = 987654321

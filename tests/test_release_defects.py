@@ -9,11 +9,11 @@ import pytest
 import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError
-from hdmm_bf.mechanisms import plan as plans
-from hdmm_bf.mechanisms import privacy
-from hdmm_bf.mechanisms.release import carry_out
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.release import plan as plans
+from hdmm_bf.release import privacy
+from hdmm_bf.release.dense import carry_out
 from hdmm_bf.strategies import Strategy
-from hdmm_bf.transform import Problem
 from tests.test_release_privacy import shipped
 
 COUNT = 987654321

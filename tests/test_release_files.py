@@ -19,7 +19,7 @@ import pytest
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
 from hdmm_bf.domain import Domain
-from hdmm_bf.exporting import SUFFIXES, check_target, write_answers, write_estimate, write_file, write_matrix
+from hdmm_bf.report.export import SUFFIXES, check_target, write_answers, write_estimate, write_file, write_matrix
 from tests.mistakes import THREE_PARTS
 from tests.test_ledger_files import nobody
 

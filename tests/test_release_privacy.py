@@ -17,14 +17,15 @@ from hypothesis import settings
 
 import hdmm_bf as bf
 from hdmm_bf import policy, workload
-from hdmm_bf.bounds import is_public
-from hdmm_bf.certificate import certify
-from hdmm_bf.fitting import Fit
-from hdmm_bf.mechanisms import exact
-from hdmm_bf.mechanisms.noise import Sampler
-from hdmm_bf.mechanisms.privacy import zcdp_epsilon
-from hdmm_bf.strategies import Strategy, from_draft, portfolio
-from hdmm_bf.transform import Problem, to_edges
+from hdmm_bf.bounds.dense import is_public
+from hdmm_bf.certificate.dense import certify
+from hdmm_bf.fit import Fit
+from hdmm_bf.problem.transform import Problem, to_edges
+from hdmm_bf.release import exact
+from hdmm_bf.release.noise import Sampler
+from hdmm_bf.release.privacy import zcdp_epsilon
+from hdmm_bf.strategies import Strategy, from_draft
+from hdmm_bf.strategies.laplace import portfolio
 from tests import oracles
 from tests.instances import given_policies, halves, random_tree
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from hdmm_bf import devices as dv
-from hdmm_bf.strategies import roots
+from hdmm_bf.parallel import devices as dv
+from hdmm_bf.parallel import roots
 from tests.on_devices import spd
 
 

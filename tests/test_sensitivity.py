@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 from hdmm_bf import policy, workload
-from hdmm_bf.sensitivities import edge_norms, sensitivity
-from hdmm_bf.transform import Problem
+from hdmm_bf.problem.sensitivity import edge_norms, sensitivity
+from hdmm_bf.problem.transform import Problem
 from tests import instances, oracles
 
 NORMS = ["L1", "L2"]
@@ -43,7 +43,7 @@ def test_implicit_matrices_have_the_sensitivity_of_their_rows(spec):
 
 
 def test_blocks_of_edges_leave_none_out(monkeypatch):
-    monkeypatch.setattr("hdmm_bf.sensitivities._CHUNK_ENTRIES", 10)
+    monkeypatch.setattr("hdmm_bf.problem.sensitivity._CHUNK_ENTRIES", 10)
     p = policy.bounded(7)
     W = np.random.default_rng(0).normal(size=(3, 7))
     expected = [np.abs(W[:, u] - W[:, v]).sum() for u, v in p.edges]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import hdmm_bf as bf
-from hdmm_bf.fitting.inputs import as_problem
-from hdmm_bf.strategies import portfolio
-from hdmm_bf.strategies import side_by_side as module
-from hdmm_bf.strategies.side_by_side import Job, default_workers, side_by_side
+from hdmm_bf.fit.inputs import as_problem
+from hdmm_bf.parallel import workers as module
+from hdmm_bf.parallel.workers import Job, default_workers, side_by_side
+from hdmm_bf.strategies.laplace import portfolio
 
 ROOT = Path(__file__).parent.parent
 

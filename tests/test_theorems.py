@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from experiments.mechanisms.grids import cubes, rows_and_columns
+from experiments.mechanisms.mechanism import laplace
+from experiments.mechanisms.trees import transformed
+from experiments.mechanisms.wavelet import privelet
 from hdmm_bf import policy, workload
-from hdmm_bf.mechanisms.grids import cubes, rows_and_columns
-from hdmm_bf.mechanisms.mechanism import laplace
-from hdmm_bf.mechanisms.trees import transformed
-from hdmm_bf.mechanisms.wavelet import privelet
-from hdmm_bf.transform import Problem, to_edges
+from hdmm_bf.problem.transform import Problem, to_edges
 from tests import instances, oracles
 from tests.noises import noise_map
 

@@ -5,7 +5,7 @@ import pytest
 
 from hdmm_bf import policy, workload
 from hdmm_bf.policy import BOTTOM
-from hdmm_bf.transform import Problem, ground, to_edges
+from hdmm_bf.problem.transform import Problem, ground, to_edges
 from tests import instances, oracles
 
 

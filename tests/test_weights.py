@@ -8,7 +8,7 @@ import pytest
 
 import hdmm_bf as bf
 from hdmm_bf import workload
-from hdmm_bf.exporting import write_answers
+from hdmm_bf.report.export import write_answers
 
 PUBLIC = np.array([5, 0, 2, 7])
 
@@ -96,7 +96,7 @@ def test_files_of_a_weighted_release_hold_the_queries_as_written(noise, tmp_path
 
 
 def test_a_problem_file_with_weights_publishes_what_its_labels_say(tmp_path):
-    from hdmm_bf import problem_file
+    from hdmm_bf.fit import problem_file
 
     text = """[policy]\nspec = "line:4"\n[workload]\nunion = ["prefix:4", "identity:4"]\nweights = [1, 2]\n"""
     (tmp_path / "p.toml").write_text(text)

@@ -37,9 +37,10 @@ divided.
 
 def search_on(n: int, devices: int) -> tuple[dict[str, Any], np.ndarray]:
     """Search once to compile and once to measure."""
-    from hdmm_bf import devices as dv
-    from hdmm_bf.fitting.inputs import as_problem
-    from hdmm_bf.strategies import gaussian, search
+    from hdmm_bf.fit.inputs import as_problem
+    from hdmm_bf.parallel import devices as dv
+    from hdmm_bf.strategies import search
+    from hdmm_bf.strategies.gaussian import dense as gaussian
 
     problem = as_problem(f"all-range:{n}", f"threshold:{n}:4")
     mesh = dv.as_mesh(devices, None)

@@ -6,7 +6,7 @@ import numpy as np
 
 import hdmm_bf as bf
 from experiments.benchmarks.measure import Part, Table, timed
-from hdmm_bf.mechanisms import noise
+from hdmm_bf.release import noise
 
 MANY = 10**6
 CELLS = 4096

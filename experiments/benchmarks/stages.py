@@ -16,7 +16,7 @@ import numpy as np
 import hdmm_bf as bf
 from experiments.benchmarks.measure import Part, Table
 from hdmm_bf._linalg import threads_for
-from hdmm_bf.certificate import certify
+from hdmm_bf.certificate.dense import certify
 
 CASES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("all-range:64", "threshold:64:4", "gaussian", {}),

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from experiments.benchmarks.measure import Part, Table, own_process
-from hdmm_bf.error import Draft
+from hdmm_bf.strategies.drafts import Draft
 
 STEPS = [
     ("all-range:64", "bounded:64", "cell-budgets", 24),
@@ -54,9 +54,9 @@ def _in_a_time() -> Table:
 
 def restarts(workload: str, policy: str, family: str, steps: int) -> dict[str, float]:
     """Time two restarts one after the other, then side by side."""
-    from hdmm_bf.fitting.inputs import as_problem
-    from hdmm_bf.strategies import portfolio
-    from hdmm_bf.strategies.side_by_side import Job, side_by_side
+    from hdmm_bf.fit.inputs import as_problem
+    from hdmm_bf.parallel.workers import Job, side_by_side
+    from hdmm_bf.strategies.laplace import portfolio
 
     problem = as_problem(workload, policy)
     floor = min(portfolio.floors(problem, portfolio.Table(), "L1"), key=lambda draft: draft.error)

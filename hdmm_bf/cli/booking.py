@@ -27,7 +27,7 @@ class Booking:
 
     def check_name(self) -> None:
         """Refuse a name that is none."""
-        from hdmm_bf.mechanisms.ledger import account_name
+        from hdmm_bf.release.ledger import account_name
 
         account_name(self.name)
 
@@ -35,7 +35,7 @@ class Booking:
         """Find mistakes before data are read: open a ledger that exists, or see that one can be made."""
         from pathlib import Path
 
-        from hdmm_bf.mechanisms.ledger import Ledger, storage
+        from hdmm_bf.release.ledger import Ledger, storage
 
         if self.new:
             storage.check_free(Path(self.path).absolute())
@@ -44,7 +44,7 @@ class Booking:
 
     def account(self) -> Any:
         """Return the account; a new ledger is made now, when the data are known to be sound."""
-        from hdmm_bf.mechanisms.ledger import Ledger
+        from hdmm_bf.release.ledger import Ledger
 
         if not self._opened:
             self._opened.append(Ledger(self.path, **self.total, new=True).account(self.name, **self.said))

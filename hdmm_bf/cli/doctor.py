@@ -108,7 +108,7 @@ def _jax() -> dict[str, Any]:
 def _dense_fits(available: int | None) -> list[dict[str, Any]]:
     """Predicted memory of dense fits beside what is available; empty where fitting cannot be imported."""
     try:
-        from hdmm_bf.fitting.memory import dense_bytes
+        from hdmm_bf.fit.memory import dense_bytes
     except ImportError:
         return []
     needs = {cells: dense_bytes(cells) for cells in _SIZES}

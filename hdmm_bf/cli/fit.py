@@ -44,12 +44,13 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 
     Prints the paper's SVD bound and the tight bound, both for sensitivity 1 and without the privacy parameters.
     """
-    from hdmm_bf import _limits, fitting
+    from hdmm_bf.fit import run
+    from hdmm_bf.strategies import limits as _limits
 
     asked = requested(context)
     workload, policy = asked.workload, asked.policy
     with _limits.noting_interruptions() as pressed, progress("bound") as show:
-        made = fitting.bound(workload, policy, gap=asked.gap, max_seconds=asked.max_seconds, callback=show)
+        made = run.bound(workload, policy, gap=asked.gap, max_seconds=asked.max_seconds, callback=show)
     record = {
         "workload": workload.title,
         "policy": policy.title,
@@ -100,19 +101,20 @@ def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any)
     Takes --workload and --policy, or a problem FILE (see hdmm-bf init). Ctrl-C keeps the best so far, in B or in
     interrupted.bf, and exits with 130.
     """
-    from hdmm_bf import _limits, fitting
     from hdmm_bf import policy as policies
-    from hdmm_bf.exporting import check_apart
+    from hdmm_bf.fit import run
+    from hdmm_bf.report.export import check_apart
+    from hdmm_bf.strategies import limits as _limits
 
     if devices is not None:
-        from hdmm_bf.devices import split_cpu
+        from hdmm_bf.parallel.devices import split_cpu
 
         split_cpu(devices)
     asked = requested(context)
     check_apart([asked.out], inputs(context, asked))
     with _limits.noting_interruptions() as pressed:
         with _limits.counting_from(BEGAN), progress("fit") as show:
-            made = fitting.fit(
+            made = run.fit(
                 asked.workload,
                 asked.policy,
                 gap=asked.gap,
@@ -160,11 +162,12 @@ def _code(pressed: Any) -> int:
 @click.pass_context
 def compare(context: click.Context, /, as_json: bool, **_: Any) -> None:
     """Set the paper's and the classical mechanisms beside ours and the bounds."""
-    from hdmm_bf import _limits, fitting
+    from hdmm_bf.fit import comparison
+    from hdmm_bf.strategies import limits as _limits
 
     asked = requested(context)
     with _limits.noting_interruptions() as pressed, _limits.counting_from(BEGAN), progress("compare") as show:
-        rows, made = fitting.compare(asked.workload, asked.policy, callback=show, **asked.search)
+        rows, made = comparison.compare(asked.workload, asked.policy, callback=show, **asked.search)
     if as_json:
         records = [{**row._asdict(), "ratio_to_lower": known(row.ratio_to_lower)} for row in rows]
         emit({"rows": records, "svd_bound": made.bounds.svd, "lower_bound": made.bounds.lower})

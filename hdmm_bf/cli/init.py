@@ -47,8 +47,8 @@ def init(
 
     Without flags it asks on a terminal, and writes an example elsewhere.
     """
-    from hdmm_bf import problem_file
-    from hdmm_bf.exporting import check_apart
+    from hdmm_bf.fit import problem_file
+    from hdmm_bf.report.export import check_apart
 
     target = Path(file)
     if target.exists() and not force:
@@ -143,7 +143,7 @@ def _quoted(text: str) -> str:
 
 def _from(target: Path, spec: str, suffixes: tuple[str, ...]) -> str:
     """Write a path as it is seen from the folder of the file; leave other specs as they are."""
-    from hdmm_bf.problem_file import is_path
+    from hdmm_bf.fit.problem_file import is_path
 
     if os.path.isabs(spec) or not is_path(spec, suffixes):
         return spec

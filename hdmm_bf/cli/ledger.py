@@ -17,7 +17,7 @@ def ledger(file: str, as_json: bool) -> None:
     """List what was spent on which data, what is left, and the total that the ledger in FILE holds to."""
     from dataclasses import asdict
 
-    from hdmm_bf.mechanisms.ledger import Ledger
+    from hdmm_bf.release.ledger import Ledger
 
     book = Ledger(file)
     balances, entries = book.balances(), book.entries()

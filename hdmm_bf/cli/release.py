@@ -59,20 +59,20 @@ def release(
 
     The noise is settled and its privacy confirmed before the data are read.
     """
-    from hdmm_bf import fitting
     from hdmm_bf import policy as policies
-    from hdmm_bf.mechanisms.intervals import check_level
-    from hdmm_bf.mechanisms.plan import plan
-    from hdmm_bf.mechanisms.rehearsal import rehearse
+    from hdmm_bf.fit import inputs, stored
+    from hdmm_bf.release.intervals import check_level
+    from hdmm_bf.release.plan import plan
+    from hdmm_bf.release.rehearsal import rehearse
 
     if not dry_run and (data is None or out is None):
         raise click.UsageError("release needs --data FILE and --out FILE, or --dry-run.")
     if booking is not None:
         booking.check_name()
-    made = fitting.load(bundle, expect=expect)
+    made = stored.load(bundle, expect=expect)
     settled = plan(made, epsilon=epsilon, delta=delta, rho=rho)
     steps = [step.strip() for step in postprocess.split(",")] if postprocess else []
-    asked = None if queries is None else fitting.as_workload(queries)
+    asked = None if queries is None else inputs.as_workload(queries)
     _check_files([out, estimate], [data, booking and booking.path], [bundle, queries], overwrite=overwrite)
     check_level(level)
     rehearse(settled, made, queries=asked, steps=steps, estimate=estimate is not None)
@@ -99,7 +99,7 @@ def _check_files(
 ) -> None:
     """Refuse files that could not be written, or that would be lost."""
     from hdmm_bf._checks import fail
-    from hdmm_bf.exporting import SUFFIXES, check_apart, check_target
+    from hdmm_bf.report.export import SUFFIXES, check_apart, check_target
 
     outputs = [target for target in targets if target is not None]
     for target in outputs:
@@ -125,10 +125,10 @@ def _released(
     booking: Booking | None,
 ) -> list[str]:
     """Read, spend, draw, write."""
-    from hdmm_bf.exporting import write_answers, write_estimate
-    from hdmm_bf.mechanisms.counts import read_counts
-    from hdmm_bf.mechanisms.publish import publish
-    from hdmm_bf.mechanisms.release import checked_counts
+    from hdmm_bf.data.counts import read_counts
+    from hdmm_bf.release.dense import checked_counts
+    from hdmm_bf.release.publish import publish
+    from hdmm_bf.report.export import write_answers, write_estimate
 
     out, estimate = targets
     data, missing = counts

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 if TYPE_CHECKING:
-    from hdmm_bf.problem_file import Request
+    from hdmm_bf.fit.problem_file import Request
 
 _OPTIONS = ("noise", "gap", "family", "seed", "max_seconds", "max_steps", "workers", "out")
 
@@ -31,7 +31,7 @@ def problem_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
 def requested(context: click.Context) -> Request:
     """Return what the command line asks for; without a file both the workload and the policy must be given."""
     _check(context)
-    from hdmm_bf import fitting, problem_file
+    from hdmm_bf.fit import inputs, problem_file
 
     asked = context.params
     file = asked["problem"] if asked["file"] is None else asked["file"]
@@ -39,7 +39,7 @@ def requested(context: click.Context) -> Request:
         given = {name: asked[name] for name in ("workload", "policy", *_OPTIONS) if _is_given(context, name)}
         return problem_file.read(file, **given)
     options = {name: asked[name] for name in _OPTIONS if name in asked}
-    workload, policy = fitting.as_workload(asked["workload"]), fitting.as_policy(asked["policy"])
+    workload, policy = inputs.as_workload(asked["workload"]), inputs.as_policy(asked["policy"])
     return problem_file.Request(workload=workload, policy=policy, **options)
 
 

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hdmm_bf._types import RealVector
-from hdmm_bf.error import Draft
-from hdmm_bf.fitting import Fit, ProductFit, Row
-from hdmm_bf.fitting.comparison import beside
-from hdmm_bf.mechanisms.plan import plan
-from hdmm_bf.mechanisms.privacy import noise_variance
-from hdmm_bf.mechanisms.reconstruction import Reconstruction
+from hdmm_bf.fit import Fit, ProductFit, Row
+from hdmm_bf.fit.comparison import beside
+from hdmm_bf.release.plan import plan
+from hdmm_bf.release.privacy import noise_variance
+from hdmm_bf.release.reconstruction import Reconstruction
 from hdmm_bf.strategies import from_draft
+from hdmm_bf.strategies.drafts import Draft
 
 LARGEST = 300
 """Cells up to which other mechanisms are computed for a report."""

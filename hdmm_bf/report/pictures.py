@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hdmm_bf import plots
 from hdmm_bf import policy as policies
 from hdmm_bf._checks import InputError
-from hdmm_bf.fitting import Fit, ProductFit
-from hdmm_bf.plots.errors import can_draw
+from hdmm_bf.fit import Fit, ProductFit
+from hdmm_bf.report import plots
 from hdmm_bf.report.comparison import Compared, example_loss
 from hdmm_bf.report.page import Section, paragraph, picture
+from hdmm_bf.report.plots.errors import can_draw
 
 _RANGE_KNOWN = 50_000
 """Queries up to which the least and the largest error are written out."""

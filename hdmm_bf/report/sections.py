@@ -8,8 +8,8 @@ import shlex
 from hdmm_bf import __version__
 from hdmm_bf import policy as policies
 from hdmm_bf._display import facts_table, percent, text
-from hdmm_bf.fitting import Fit, ProductFit
-from hdmm_bf.mechanisms.privacy import noise_variance
+from hdmm_bf.fit import Fit, ProductFit
+from hdmm_bf.release.privacy import noise_variance
 from hdmm_bf.report.comparison import LARGEST, Compared, example_loss, example_privacy
 from hdmm_bf.report.page import Section, bullets, paragraph
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hdmm_bf.exporting import check_target, write_file
-from hdmm_bf.fitting import Fit, ProductFit
+from hdmm_bf.fit import Fit, ProductFit
 from hdmm_bf.report import pictures, sections
 from hdmm_bf.report.comparison import compared
+from hdmm_bf.report.export import check_target, write_file
 from hdmm_bf.report.page import page
 
 SUFFIXES = (".html",)

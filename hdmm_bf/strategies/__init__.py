@@ -3,8 +3,8 @@
 One loop (`solver`), one family a file, and the strategy as it ships.
 """
 
-from hdmm_bf.strategies.solver import Callback, Outcome, Progress, Status, TracePoint, search
-from hdmm_bf.strategies.strategy import Strategy, from_draft, from_gram, nothing
+from hdmm_bf.strategies.rounding import Strategy, from_draft, from_gram, nothing
+from hdmm_bf.strategies.search import Callback, Outcome, Progress, Status, TracePoint, search
 
 __all__ = [
     "Callback",

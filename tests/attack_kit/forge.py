@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import hdmm_bf as bf
-from hdmm_bf.fitting import stored
+from hdmm_bf.fit import stored
 from tests.attack_kit import tricks
 
 W = np.array([[1.0, 2, 0, 0, 0, 1], [0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1]])

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from hdmm_bf.mechanisms.noise import Sampler
+from hdmm_bf.release.noise import Sampler
 from tests.attack_kit.oracle import EXACT, UNMEASURED
 
 

@@ -1,0 +1,32 @@
+"""What a product policy makes public: totals over products of components, one component an attribute."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse import csgraph
+
+from hdmm_bf._types import EdgeArray, RealMatrix
+from hdmm_bf.policy import BOTTOM
+from hdmm_bf.problem.product import ProductProblem
+
+
+def indicators(edges: EdgeArray, n: int) -> RealMatrix:
+    """Return the indicator vectors, one a row, of the components that do not hold BOTTOM.
+
+    The public totals of a product are the products of these rows, one an attribute: a record that is in such a
+    component for every attribute stays in it, and one that is not can disappear.
+    """
+    u, v = edges[:, 0], np.where(edges[:, 1] == BOTTOM, n, edges[:, 1])
+    graph = sp.csr_array((np.ones(len(edges)), (u, v)), shape=(n + 1, n + 1))
+    _, labels = csgraph.connected_components(graph, directed=False)
+    components = np.unique(labels[:n][labels[:n] != labels[n]])
+    return np.asarray(labels[:n] == components[:, None], dtype=np.float64)
+
+
+def has_public_totals(product: ProductProblem) -> bool:
+    """Whether some total is public."""
+    counts = [len(indicators(edges, n)) for edges, n in zip(product.edges, product.sizes, strict=True)]
+    return math.prod(counts) > 0

@@ -1,0 +1,1 @@
+"""Bundles: a fitted strategy as a folder of plain files that anybody can check."""

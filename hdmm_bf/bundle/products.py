@@ -1,0 +1,331 @@
+"""Bundles of block strategies: factors, precisions and the proof of the bound instead of a matrix and edge weights.
+
+`blocks.npz` takes the place of `strategy.npz`; `policy.npz` holds one list of edges an attribute, and `workload.npz`,
+where no spec string says it all, the factors of every term, by name where they have one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from hdmm_bf import policy as policies
+from hdmm_bf._checks import InputError, fail, finite, fits, whole_numbers
+from hdmm_bf._types import AnyArray, EdgeArray
+from hdmm_bf.bundle import checks
+from hdmm_bf.bundle.checks import WORKLOAD, WRITE_AGAIN, blaming
+from hdmm_bf.bundle.dense import domain_record
+from hdmm_bf.bundle.files import MANIFEST, check_place, json_bytes, load_npz, npz, parse_json, read_folder, write_folder
+from hdmm_bf.domain import Domain
+from hdmm_bf.matrix import Dense, Identity, Kronecker, Matrix, Ones, Stack, Weighted
+from hdmm_bf.policy import Policy
+from hdmm_bf.problem.product import ProductProblem, Term, as_product, product_terms
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies.blocks import Block, BlockStrategy, from_integers
+from hdmm_bf.workload import AllRange, Prefix, Workload
+from hdmm_bf.workload import naming as workload_naming
+from hdmm_bf.workload.queries import row_weights
+
+BLOCKS = checks.BLOCKS
+_NAMED: dict[str, type[Any]] = {"identity": Identity, "ones": Ones, "prefix": Prefix, "all-range": AllRange}
+_MOST_BLOCKS = 2**16
+_MOST_BITS = 62
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What a bundle of blocks holds, checked against its checksums but not yet certified."""
+
+    product: ProductProblem
+    strategy: BlockStrategy
+    proof: dict[str, Any] | None
+    certificate: dict[str, Any]
+    manifest: dict[str, Any]
+
+
+def write(
+    path: str | Path,
+    *,
+    product: ProductProblem,
+    strategy: BlockStrategy,
+    proof: dict[str, Any] | None,
+    certificate: dict[str, Any],
+    manifest: dict[str, Any],
+) -> Path:
+    """Write a bundle, replacing an older one of the same name only when the new one is complete."""
+    target = check_place(path)
+    workload, policy = product.problem.workload, product.problem.policy
+    files = {
+        BLOCKS: npz(**_block_arrays(strategy), **_proof_arrays(proof)),
+        "policy.npz": npz(**{f"edges{i}": edges for i, edges in enumerate(product.edges)}),
+        "certificate.json": json_bytes(certificate),
+    }
+    named = _workload_record(workload)
+    if named["file"]:
+        files[WORKLOAD] = npz(**_term_arrays(product), **_weight_arrays(product))
+    called = _policy_record(policy, product.edges)
+    record = {
+        **manifest,
+        "domain": domain_record(policy.domain),
+        "workload": named,
+        "policy": called,
+        "discloses": policies.discloses(_stored_policy(called, policy.domain, product.edges)),
+        "sensitivity_exact": certificate["sensitivity_exact"],
+        "bits": certificate["bits"],
+    }
+    write_folder(target, record, files)
+    return target
+
+
+def read(path: str | Path) -> Contents:
+    """Read a bundle of blocks; refused as bundles with matrices are."""
+    manifest, files, _ = read_folder(path)
+    return contents(Path(path), manifest, files)
+
+
+def contents(folder: Path, manifest: dict[str, Any], files: dict[str, bytes]) -> Contents:
+    """Return what the files of a bundle of blocks hold."""
+    with blaming(folder, MANIFEST):
+        domain = checks.stored_domain(manifest["domain"])
+    with blaming(folder, "policy.npz"):
+        edges = _stored_edges(load_npz(folder, "policy.npz", files), domain)
+        policy = _stored_policy(manifest["policy"], domain, edges)
+    custom = manifest["workload"]["file"]
+    with blaming(folder, WORKLOAD if custom else MANIFEST):
+        arrays = load_npz(folder, WORKLOAD, files) if custom else None
+        workload = _stored_workload(manifest["workload"], arrays, domain)
+        product = as_product(Problem(workload, policy))
+        if product is None:
+            raise fail("bundle", manifest["workload"]["spec"], "has no product structure", WRITE_AGAIN)
+    with blaming(folder, BLOCKS):
+        held = load_npz(folder, BLOCKS, files)
+        strategy = BlockStrategy(_stored_blocks(held, domain), checks.text("family", held.get("family")))
+        proof = _stored_proof(held)
+    certificate = parse_json(folder, "certificate.json", files["certificate.json"])
+    return Contents(product, strategy, proof, certificate, manifest)
+
+
+def _block_arrays(strategy: BlockStrategy) -> dict[str, AnyArray]:
+    arrays: dict[str, AnyArray] = {"family": np.array(strategy.family), "blocks": np.array(len(strategy.blocks))}
+    for b, block in enumerate(strategy.blocks):
+        arrays[f"b{b}_bits"] = np.array(block.bits, dtype=np.int64)
+        arrays[f"b{b}_precisions"] = block.precisions
+        if block.terms is not None:
+            arrays[f"b{b}_terms"] = np.array(block.terms, dtype=np.int64)
+        arrays |= {f"b{b}_f{i}": factor for i, factor in enumerate(block.integers)}
+    return arrays
+
+
+def _stored_blocks(arrays: dict[str, AnyArray], domain: Domain) -> tuple[Block, ...]:
+    count = _whole("blocks", arrays.get("blocks"), 1, _MOST_BLOCKS)
+    return tuple(_stored_block(arrays, b, domain) for b in range(count))
+
+
+def _stored_block(arrays: dict[str, AnyArray], b: int, domain: Domain) -> Block:
+    d = domain.num_attributes
+    factors = tuple(_array(arrays, f"b{b}_f{i}", "i", 2) for i in range(d))
+    bits = _array(arrays, f"b{b}_bits", "i", 1)
+    precisions = _array(arrays, f"b{b}_precisions", "f", d).astype(np.float64)
+    shape = tuple(len(factor) for factor in factors)
+    good = bits.shape == (d,) and bool(np.all((bits >= 0) & (bits <= _MOST_BITS)))
+    good = good and all(f.shape[1] == size and len(f) > 0 for f, size in zip(factors, domain.sizes, strict=True))
+    good = good and all(a in (1, b) for a, b in zip(precisions.shape, shape, strict=True))
+    good = good and not np.any(np.isnan(precisions)) and bool(np.all(precisions >= 0))
+    if not good or not all(map(checks.in_range, factors)):
+        raise fail(BLOCKS, f"block {b}", "does not fit the domain", WRITE_AGAIN)
+    fits(BLOCKS, f"block {b}", int(np.prod(np.array(shape, dtype=object))) * 8, advice=WRITE_AGAIN)
+    named = f"b{b}_terms"
+    terms = tuple(_array(arrays, named, "i", 1).tolist()) if named in arrays else None
+    return from_integers(tuple(f.astype(np.int64) for f in factors), tuple(bits.tolist()), precisions, terms)
+
+
+def _proof_arrays(proof: dict[str, Any] | None) -> dict[str, AnyArray]:
+    arrays: dict[str, AnyArray] = {}
+    for key, value in (proof or {}).items():
+        if isinstance(value, list | tuple):  # of arrays of different lengths
+            arrays |= {f"proof_{key}@{i}": np.asarray(part) for i, part in enumerate(value)}
+        else:
+            arrays[f"proof_{key}"] = np.asarray(value)
+    return arrays
+
+
+def _stored_proof(arrays: dict[str, AnyArray]) -> dict[str, Any] | None:
+    held = {key.removeprefix("proof_"): value for key, value in arrays.items() if key.startswith("proof_")}
+    proof: dict[str, Any] = {}
+    for name in sorted(held, key=_numbered):
+        value: Any = held[name]
+        if value.dtype.kind == "U":
+            value = checks.text(f"proof_{name}", value)
+        else:
+            value = finite(BLOCKS, f"proof_{name}", value)
+            value = value.item() if value.ndim == 0 else value
+        key, part, _ = name.partition("@")
+        if part:
+            proof.setdefault(key, []).append(value)
+        else:
+            proof[key] = value
+    return proof or None
+
+
+def _numbered(name: str) -> tuple[str, int]:
+    """Order the parts of a proof by their numbers."""
+    key, _, number = name.partition("@")
+    return key, int(number) if number.isdigit() else -1
+
+
+def _array(arrays: dict[str, AnyArray], name: str, kind: str, ndim: int) -> AnyArray:
+    array = arrays.get(name)
+    if array is None or array.dtype.kind != kind or array.dtype.itemsize > 8 or array.ndim != ndim:
+        problem = f"must be {'whole' if kind == 'i' else 'real'} numbers with {ndim} dimensions"
+        raise fail(name, "missing" if array is None else f"of type {array.dtype}", problem, WRITE_AGAIN)
+    return array
+
+
+def _whole(name: str, array: AnyArray | None, least: int, most: int) -> int:
+    if array is None or array.ndim != 0 or array.dtype.kind != "i" or not least <= int(array) <= most:
+        raise fail(name, "missing or out of range", f"must be from {least} to {most}", WRITE_AGAIN)
+    return int(array)
+
+
+def _policy_record(policy: Policy, edges: tuple[EdgeArray, ...]) -> dict[str, str]:
+    """By its spec string if that makes the same factors again, else by words that follow from the factors."""
+    try:
+        named = checks.named_policy(policy.spec, policy.domain)
+    except InputError:
+        named = None
+    if named is not None and named.spec == policy.spec and _same_factors(named, edges):
+        return {"spec": named.spec, "meaning": named.meaning}
+    plain = _plain(policy.domain, edges)
+    return {"spec": checks.described(policy.spec, "policy"), "meaning": plain.meaning}
+
+
+def _same_factors(policy: Policy, edges: tuple[EdgeArray, ...]) -> bool:
+    factors = (policy,) if policy.domain.num_attributes == 1 else policy.factors
+    return factors is not None and all(np.array_equal(f.edges, e) for f, e in zip(factors, edges, strict=True))
+
+
+def _plain(domain: Domain, edges: tuple[EdgeArray, ...]) -> Policy:
+    """The product of the factors with their edges in the order of the file, which proofs go by."""
+    made = [policies.from_edges(e[:, 0], e[:, 1], size) for e, size in zip(edges, domain.sizes, strict=True)]
+    own = [Policy(p.domain, p.spec, p.meaning, e) for p, e in zip(made, edges, strict=True)]
+    return policies.product(*own, domain=domain)
+
+
+def _stored_edges(arrays: dict[str, AnyArray], domain: Domain) -> tuple[EdgeArray, ...]:
+    if set(arrays) != {f"edges{i}" for i in range(domain.num_attributes)}:
+        raise fail("policy", f"{len(arrays)} lists of edges", "must be one for each attribute", WRITE_AGAIN)
+    found = []
+    for i, size in enumerate(domain.sizes):
+        edges = whole_numbers("policy", f"edges{i}", arrays[f"edges{i}"])
+        if edges.ndim != 2 or edges.shape[1] != 2:
+            raise fail("policy", f"edges{i} of shape {edges.shape}", "must be pairs", WRITE_AGAIN)
+        found.append(checks.ordered_edges(edges, size))
+    return tuple(found)
+
+
+def _stored_policy(record: dict[str, Any], domain: Domain, edges: tuple[EdgeArray, ...]) -> Policy:
+    named = checks.named_policy(record["spec"], domain)
+    if named is not None and not _same_factors(named, edges):
+        raise fail("policy", named.spec, "policy.npz does not hold the edges of that policy", WRITE_AGAIN)
+    made = named or _plain(domain, edges)
+    if record["meaning"] != made.meaning:
+        problem = f"says that it hides {record['meaning']!r}, and hides {made.meaning!r}"
+        raise fail("policy", record["spec"], problem, WRITE_AGAIN)
+    return made if named else Policy(domain, record["spec"], made.meaning, factors=made.factors)
+
+
+def _workload_record(workload: Workload) -> dict[str, Any]:
+    if workload_naming.is_named(workload):
+        return {"spec": workload.spec, "file": False}
+    return {"spec": checks.described(workload.spec, "workload"), "file": True}
+
+
+def _written_terms(product: ProductProblem) -> tuple[Term, ...]:
+    terms = product_terms(product.problem.workload.matrix, product.sizes)
+    assert terms is not None, "checked by as_product"
+    return terms
+
+
+def _weight_arrays(product: ProductProblem) -> dict[str, AnyArray]:
+    """Weights of the queries: one a term, and one a row of the factors that have any."""
+    if not product.problem.workload.is_weighted:
+        return {}
+    pairs = list(zip(product.terms, _written_terms(product), strict=True))
+    arrays: dict[str, AnyArray] = {"importance": np.array([term.weight / written.weight for term, written in pairs])}
+    for k, (term, written) in enumerate(pairs):
+        for i, (factor, plain) in enumerate(zip(term.factors, written.factors, strict=True)):
+            if isinstance(factor, Weighted | Stack | Kronecker) and factor is not plain:
+                arrays[f"t{k}_w{i}"] = row_weights(factor, plain)
+    return arrays
+
+
+def _term_arrays(product: ProductProblem) -> dict[str, AnyArray]:
+    terms = _written_terms(product)
+    arrays: dict[str, AnyArray] = {"weights": np.array([term.weight for term in terms])}
+    for k, term in enumerate(terms):
+        for i, factor in enumerate(term.factors):
+            name = next((name for name, kind in _NAMED.items() if type(factor) is kind), None)
+            arrays[f"t{k}_f{i}"] = factor.dense() if name is None else np.array(name)
+    return arrays
+
+
+def _stored_workload(record: dict[str, Any], arrays: dict[str, AnyArray] | None, domain: Domain) -> Workload:
+    named = checks.named_workload(record["spec"], domain)
+    if (named is None) != record["file"]:
+        raise fail("workload", repr(record["spec"]), "a workload has either a spec string or a file", WRITE_AGAIN)
+    if named is not None or arrays is None:
+        assert named is not None
+        return named
+    weights = finite("workload", "weights", arrays.get("weights", np.empty((0, 0))))
+    if weights.ndim != 1 or not 0 < weights.size <= _MOST_BLOCKS:
+        raise fail("workload", "weights", "must be one for each term", WRITE_AGAIN)
+    blocks = tuple(_stored_term(arrays, k, float(w), domain) for k, w in enumerate(weights))
+    matrix = blocks[0] if len(blocks) == 1 else Stack(blocks)
+    return Workload(matrix, domain, record["spec"], lambda i: f"query {i}", _stored_objective(arrays, blocks))
+
+
+def _stored_objective(arrays: dict[str, AnyArray], blocks: tuple[Matrix, ...]) -> Matrix | None:
+    """Put the weights of the queries on the terms and factors that have any."""
+    if "importance" not in arrays:
+        return None
+    importance = _positive(arrays, "importance", len(blocks))
+    heavy = []
+    for k, block in enumerate(blocks):
+        inner = block.inner if isinstance(block, Weighted) else block
+        factors = inner.factors if isinstance(inner, Kronecker) else (inner,)
+        names = [f"t{k}_w{i}" for i in range(len(factors))]
+        own = tuple(
+            Weighted(_positive(arrays, name, factor.shape[0]), factor) if name in arrays else factor
+            for name, factor in zip(names, factors, strict=True)
+        )
+        scale = importance[k] * (block.weights[0] if isinstance(block, Weighted) else 1.0)
+        heavy.append(Weighted(np.array([scale]), own[0] if len(own) == 1 else Kronecker(own)))
+    return heavy[0] if len(heavy) == 1 else Stack(tuple(heavy))
+
+
+def _positive(arrays: dict[str, AnyArray], name: str, size: int) -> AnyArray:
+    weights = finite("workload", name, _array(arrays, name, "f", 1))
+    if weights.size not in (1, size) or weights.min() <= 0:
+        raise fail("workload", name, "must be positive, one for each", WRITE_AGAIN)
+    return np.asarray(np.broadcast_to(weights, size) if name == "importance" else weights)
+
+
+def _stored_term(arrays: dict[str, AnyArray], k: int, weight: float, domain: Domain) -> Matrix:
+    factors = tuple(_stored_factor(arrays, f"t{k}_f{i}", size) for i, size in enumerate(domain.sizes))
+    product = factors[0] if len(factors) == 1 else Kronecker(factors)
+    return product if weight == 1.0 else Weighted(np.array([weight]), product)
+
+
+def _stored_factor(arrays: dict[str, AnyArray], name: str, size: int) -> Matrix:
+    array = arrays.get(name)
+    if array is not None and array.dtype.kind == "U" and array.ndim == 0 and str(array) in _NAMED:
+        made: Matrix = _NAMED[str(array)](size)
+        return made
+    dense = finite("workload", name, _array(arrays, name, "f", 2))
+    if dense.shape[1] != size or not len(dense):
+        raise fail("workload", f"{name} of shape {dense.shape}", f"must have {size} columns", WRITE_AGAIN)
+    return Dense(dense)

@@ -1,0 +1,184 @@
+"""The certificate of block strategies: error, support, sensitivity and bounds from the shipped integers.
+
+Plain NumPy, apart from the search. Nothing of the size of the domain squared is made: an edge of attribute i at the
+cells c of the others moves row J by (p_e R_i)_j prod_k R_k[j_k, c_k], so the loss of all edges of a type is a chain of
+products, one an attribute. Axes along which the result does not vary are kept at length one, which is what lets tables
+over 10^17 cells be certified.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hdmm_bf._checks import fail, fits
+from hdmm_bf._types import Noise, RealMatrix, RealVector
+from hdmm_bf.bounds.products import product_bound
+from hdmm_bf.certificate.dense import SUPPORT_TOLERANCE, Certificate, scaled_sensitivity, semidefinite_factor
+from hdmm_bf.certificate.exact import GRID_BITS, block_sensitivity, differences, within_limit
+from hdmm_bf.problem.product import ProductProblem
+from hdmm_bf.strategies.blocks import AnyTensor, Block, BlockStrategy
+
+_LIGHTEST, _MOST_BITS = 1e-60, 62
+"""Precisions, and binary places of a block, outside which no search goes; sums in digits stay short."""
+
+_LARGEST_ROW = 2**900
+"""Size of the entries of a row: times any number of records they are floats."""
+
+_NOTHING = 1e-13
+
+
+def certify_blocks(
+    product: ProductProblem, *, noise: Noise, strategy: BlockStrategy, proof: dict[str, Any] | None
+) -> Certificate:
+    """Derive everything about a shipped block strategy.
+
+    Guarantees:
+        The sensitivity is derived in whole numbers and rounded up; it is 0 only if no edge moves any noisy row. Rows of
+        infinite precision are invisible to every edge, exactly, in integers. Every block answers some term.
+        Bounds are proven or zero; the gap is infinite when there is none.
+    """
+    for block in strategy.blocks:
+        _check_block(product, block)
+    exact = block_sensitivity(product.edges, strategy.blocks, noise)
+    sensitivity = scaled_sensitivity(exact, GRID_BITS, noise)
+    support = _support(product, strategy)
+    if not support <= SUPPORT_TOLERANCE:
+        problem = f"a share {support:.2g} of some queries lies outside the strategy"
+        raise fail("certificate", repr(strategy), problem, "Fit the strategy again for this workload.")
+    unit_error = sensitivity**2 * _trace(product, strategy)
+    bounds = product_bound(product, proof)
+    svd = bounds.svd or 0.0
+    lower = float(np.maximum(svd, bounds.lower or 0.0))  # not max(), which drops what is not a number
+    if not unit_error >= lower * (1 - 1e-7):
+        raise fail("certificate", f"unit error {unit_error}", f"is below the bound {lower}", "Report this as a bug.")
+    gap = unit_error / lower - 1 if lower > 0 else (0.0 if unit_error == 0 else math.inf)
+    return Certificate(noise, exact, GRID_BITS, sensitivity, support, unit_error, svd, lower, gap)
+
+
+def _check_block(product: ProductProblem, block: Block) -> None:
+    shapes = [factor.shape for factor in block.integers]
+    fine = len(shapes) == len(product.sizes) and all(
+        shape[1] == size for shape, size in zip(shapes, product.sizes, strict=True)
+    )
+    small = all(within_limit(factor) for factor in block.integers)
+    if small:
+        small = math.prod(max(1, int(np.abs(factor).max())) for factor in block.integers) < _LARGEST_ROW
+    noisy = block.precisions[(block.precisions != 0) & ~np.isposinf(block.precisions)]
+    known = bool(np.all((noisy >= _LIGHTEST) & (noisy <= 1 / _LIGHTEST))) and sum(block.bits) <= _MOST_BITS
+    if not (fine and small and known) or np.broadcast_shapes(block.precisions.shape, block.shape) != block.shape:
+        raise fail("certificate", f"block of shapes {shapes}", "does not fit the domain", "Fit the strategy again.")
+    if block.terms is not None and not (block.terms and set(block.terms) <= set(range(len(product.terms)))):
+        problem = f"must be some of the {len(product.terms)} terms of the workload"
+        raise fail("certificate", f"block for terms {block.terms}", problem, "Fit the strategy again.")
+    public = np.isinf(block.full_precisions)
+    if public.any() and not _invisible(product, block, public):
+        advice = "Publishing it would break the policy. Fit the strategy again."
+        raise fail("certificate", "a row without noise", "is seen by an edge of the policy", advice)
+
+
+def _invisible(product: ProductProblem, block: Block, public: np.ndarray) -> bool:
+    """Whether no edge sees the rows without noise: each is constant along every attribute that has edges."""
+    for axis, edges in enumerate(product.edges):
+        if not len(edges):
+            continue
+        moves = differences(block.integers[axis], edges)
+        seen = np.any(moves != 0, axis=0)  # rows of this factor that an edge moves
+        others = tuple(i for i in range(public.ndim) if i != axis)
+        if np.any(public.any(axis=others) & seen):
+            return False
+    return True
+
+
+def _trace(product: ProductProblem, strategy: BlockStrategy) -> float:
+    """||W A^+||_F^2: every row's noise, carried through the inverses into every term of the workload."""
+    total = 0.0
+    known: dict[tuple[bytes, bytes], RealVector] = {}
+
+    def carried(V: RealMatrix, G: RealMatrix, name: bytes) -> RealVector:
+        """Squared size, in the queries, of what each row of a factor adds; zero where it is only rounding."""
+        key = V.tobytes(), name
+        if key not in known:
+            sizes = np.maximum(np.einsum("ij,ij->j", G, V @ G), 0.0)
+            room = _NOTHING * float(np.abs(V).max()) * len(V) ** 2
+            known[key] = np.where(sizes > room * np.abs(G).max(axis=0) ** 2, sizes, 0.0)
+        return known[key]
+
+    for block in strategy.blocks:
+        with np.errstate(divide="ignore"):
+            variances = np.where(np.isinf(block.precisions), 0.0, 1.0 / block.precisions)
+        names = [factor.tobytes() for factor in block.integers]
+        for number, term in enumerate(product.terms):
+            if not block.answers(number):
+                continue
+            parts = [carried(V, G, name) for V, G, name in zip(term.grams, block.inverses, names, strict=True)]
+            if all(np.any(q > 0) for q in parts):
+                total += term.weight**2 * _contract(np.broadcast_to(variances, block.shape), parts)
+    return total
+
+
+def _contract(tensor: AnyTensor, vectors: list[RealVector]) -> float:
+    """sum_J tensor_J prod_i vectors_i[j_i], rows that no query needs left out: their variance may be infinite."""
+    needed = [q > 0 for q in vectors]
+    tensor = tensor[np.ix_(*needed)]
+    for q, keep in zip(vectors, needed, strict=True):
+        tensor = np.tensordot(q[keep], tensor, axes=(0, 0))
+    return float(tensor)
+
+
+def _support(product: ProductProblem, strategy: BlockStrategy) -> float:
+    """Largest share of a term of the workload that the estimate does not bring back.
+
+    ||W - sum_b W (x)(G R)|| in coordinates: for every attribute the few different maps W_i G_i R_i are written in an
+    orthonormal basis of their span, so the difference is a small tensor and nothing cancels in its norm.
+    """
+    seen: list[dict[bytes, int]] = [{} for _ in product.sizes]
+    maps: list[list[RealMatrix]] = [[np.eye(size)] for size in product.sizes]
+    places = []
+    for block in strategy.blocks:
+        place = []
+        for i, integers in enumerate(block.integers):
+            key = integers.tobytes()
+            if key not in seen[i]:
+                seen[i][key] = len(maps[i])
+                maps[i].append(block.inverses[i] @ block.factor(i))
+            place.append(seen[i][key])
+        places.append(place)
+    known: dict[tuple[int, bytes], RealMatrix] = {}
+    worst = 0.0
+    for number, term in enumerate(product.terms):
+        for i, V in enumerate(term.grams):
+            if (i, V.tobytes()) not in known:
+                known[i, V.tobytes()] = _coordinates(V, maps[i])
+        own = [place for place, block in zip(places, strategy.blocks, strict=True) if block.answers(number)]
+        worst = max(worst, _missing([known[i, V.tobytes()] for i, V in enumerate(term.grams)], own))
+    return worst
+
+
+def _coordinates(V: RealMatrix, maps: list[RealMatrix]) -> RealMatrix:
+    """The maps, seen through the queries of one attribute, in an orthonormal basis of their span; one column a map."""
+    F = semidefinite_factor(V)
+    R = np.linalg.qr(np.stack([(F @ m).ravel() for m in maps], axis=1), mode="r")
+    _, sizes, directions = np.linalg.svd(R)
+    rank = int(np.count_nonzero(sizes > _NOTHING * sizes[0])) or 1
+    return np.asarray(sizes[:rank, None] * directions[:rank])
+
+
+def _missing(coordinates: list[RealMatrix], places: list[list[int]]) -> float:
+    size = math.prod(len(R) for R in coordinates)
+    fits("certificate", f"{len(places)} blocks", size * 8, advice="Use fewer different factors.")
+    whole = _outer([R[:, 0] for R in coordinates])
+    left = whole.copy()
+    for place in places:
+        left -= _outer([R[:, k] for R, k in zip(coordinates, place, strict=True)])
+    norm = float(np.linalg.norm(whole))
+    return float(np.linalg.norm(left)) / norm if norm > 0 else 0.0
+
+
+def _outer(vectors: list[RealVector]) -> RealVector:
+    product = np.ones(1)
+    for vector in vectors:
+        product = np.multiply.outer(product, vector).ravel()
+    return product

@@ -1,0 +1,1 @@
+"""Records and tables to counts; nothing here draws noise."""

@@ -1,0 +1,136 @@
+"""Counting records into the cells of a declared domain, on the engine that holds them.
+
+The only thing that comes to Python is the table of (cell, count), at most one row a cell; the rows of records
+never do, and no message repeats a value of a record or says how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int64
+
+from hdmm_bf._checks import fail
+from hdmm_bf._types import Number
+from hdmm_bf.data.histogram.codes import cell, coded, joined, limbs, weight
+from hdmm_bf.data.histogram.request import WHERE, Outside, Reading, placed, readings
+from hdmm_bf.data.histogram.tables import Frame, Table, opened, refused
+from hdmm_bf.domain import DomainLike, as_domain
+
+_LARGEST = 2**63 - 1
+_REMEDY = {
+    "error": "Use outside='drop' to leave such records out, or outside='clip' for numbers, or correct the table.",
+    "clip": "Use outside='drop' to leave such records out, or correct the table.",
+}
+_PROBLEM = {
+    "error": "has values outside the domain, or missing ones",
+    "clip": "has values that cannot be clipped: missing ones, or numbers that are not whole",
+}
+
+
+def histogram(
+    source: Any,
+    domain: DomainLike,
+    *,
+    columns: Mapping[str, str] | None = None,
+    bins: Mapping[str, Sequence[Number]] | None = None,
+    weights: str | None = None,
+    outside: Outside = "error",
+) -> Int64[np.ndarray, " n"]:
+    """Count the records of a table into the cells of a domain, in row-major order, ready for `release`.
+
+    The domain is declared and never taken from the data, which would tell who is in them. An attribute with labels
+    counts the texts, whole numbers (7 is the label "7", not "007") or truth values that equal a label; one without
+    labels counts whole numbers from 0 to its size - 1; one with bins counts the numbers of each interval.
+
+    Args:
+        source: a pandas, polars (eager or lazy), pyarrow, DuckDB, ibis or PySpark table, or the path of a file
+            .csv, .csv.gz, .tsv (UTF-8, names in the first line) or .parquet; for SQL a DuckDB relation or ibis table.
+        domain: what a record can be; each attribute is read from the column of its name.
+        columns: the column of an attribute where it has another name.
+        bins: rising edges of the intervals of a numeric attribute, one more than its size, for example
+            `{"age": [0, 18, 65, 120]}`; an interval holds its lower edge and not its upper one, but the last holds
+            both. The first and last edge may be infinite. Labels of such an attribute are names of the intervals.
+        weights: a column of whole numbers, how many records each row stands for.
+        outside: what becomes of records with a value that the domain does not have: "error"; "clip", which counts
+            numbers too small or too large as the first or last value; or "drop", which leaves the record out.
+
+    Returns:
+        One int64 count a cell.
+
+    Guarantees:
+        All engines give the same counts, exact up to 2^63 - 1, and a sum beyond that is refused.
+        Records stay on their engine; no message holds a value of a record or a number of records.
+    """
+    shape = as_domain(domain)
+    made = readings(shape, {} if columns is None else columns, {} if bins is None else bins, outside)
+    if weights is not None and not isinstance(weights, str):
+        raise fail(WHERE, f"weights of type {type(weights).__name__}", "must name a column", "Use weights='count'.")
+    with opened(source) as table:
+        found = placed(made, table.names, weights, from_text=table.from_text)
+        file = Path(source) if isinstance(source, str | Path) else None
+        cells, parts = _grouped(table, found, weights, outside, file)
+    _check_outside(cells, found, weights, outside)
+    return _dense(cells, parts, shape.num_cells)
+
+
+def _grouped(
+    table: Table, made: list[Reading], weights: str | None, outside: Outside, file: Path | None
+) -> tuple[Int64[np.ndarray, " g"], list[Int64[np.ndarray, " g"]]]:
+    """Run the one group-by on the engine; its errors become sentences, for their words can hold records."""
+    try:
+        groups = _collected(_counted(table.select(made, weights), made, weights is not None, outside))
+        columns = [np.asarray(groups[name].to_numpy()).astype(np.int64) for name in groups.columns]
+    except Exception as error:  # noqa: BLE001  # each engine has its own kinds, and users need a sentence
+        raise refused(error, file) from None
+    return columns[0], columns[1:]
+
+
+def _counted(frame: Frame, made: list[Reading], weighted: bool, outside: Outside) -> Frame:
+    """Return the table of cells and their counts, or of cells and the three parts of their sums of weights."""
+    import narwhals as nw
+
+    frame = frame.with_columns(w=weight(frame)) if weighted else frame
+    frame = coded(frame, made, outside)
+    if not weighted:
+        return frame.select(cell=cell(made, False)).group_by("cell").agg(n=nw.len())
+    parts = dict(zip(("low", "middle", "high"), limbs(nw.col("w")), strict=True))
+    frame = frame.select(cell=cell(made, True), **parts)
+    return frame.group_by("cell").agg(**{name: nw.col(name).sum() for name in parts})
+
+
+def _collected(frame: Frame) -> Frame:
+    import narwhals as nw
+
+    return frame.collect() if isinstance(frame, nw.LazyFrame) else frame
+
+
+def _check_outside(cells: Int64[np.ndarray, " g"], made: list[Reading], weights: str | None, outside: Outside) -> None:
+    """Say of the first column with values outside the domain that it has some, and no more than that."""
+    problems = {int(-1 - c) for c in cells[cells < 0]}
+    if len(made) in problems:
+        problem = "has weights that are missing, negative, not whole or above 2^62"
+        raise fail(WHERE, f"column {weights!r}", problem, "Weights say how many records a row stands for: correct it.")
+    if problems and outside != "drop":
+        seen = f"column {made[min(problems)].column!r}"
+        raise fail(WHERE, seen, _PROBLEM[outside], _REMEDY[outside])
+
+
+def _dense(
+    cells: Int64[np.ndarray, " g"], parts: list[Int64[np.ndarray, " g"]], num_cells: int
+) -> Int64[np.ndarray, " n"]:
+    """Write the counts of the cells that occur into a vector of all cells."""
+    counts = np.zeros(num_cells, dtype=np.int64)
+    inside = cells >= 0
+    if len(parts) == 1:
+        counts[cells[inside]] = parts[0][inside]
+        return counts
+    sums = [joined(*limb) for limb in zip(*(part[inside].tolist() for part in parts), strict=True)]
+    if max(sums, default=0) > _LARGEST:
+        problem = "the weights of a cell add up to more than 2^63 - 1"
+        raise fail(WHERE, "weights", problem, "Count in larger units, such as thousands.")
+    counts[cells[inside]] = sums
+    return counts

@@ -1,7 +1,0 @@
-"""Exporting: strategies, reconstructions and releases as files for other software."""
-
-from hdmm_bf.exporting.files import check_apart, check_target, write_file
-from hdmm_bf.exporting.matrices import write_matrix
-from hdmm_bf.exporting.releases import SUFFIXES, write_answers, write_estimate
-
-__all__ = ["SUFFIXES", "check_apart", "check_target", "write_answers", "write_estimate", "write_file", "write_matrix"]

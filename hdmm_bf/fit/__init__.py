@@ -1,0 +1,26 @@
+"""Fitting: from a workload and a policy to a certified strategy that users hold, store and compare."""
+
+from hdmm_bf.fit.comparison import Row, compare
+from hdmm_bf.fit.dense import default_seconds
+from hdmm_bf.fit.inputs import as_policy, as_problem, as_workload
+from hdmm_bf.fit.memory import memory_needed
+from hdmm_bf.fit.product import ProductFit
+from hdmm_bf.fit.record import Fit
+from hdmm_bf.fit.run import bound, fit
+from hdmm_bf.fit.stored import check, load
+
+__all__ = [
+    "Fit",
+    "ProductFit",
+    "Row",
+    "as_policy",
+    "as_problem",
+    "as_workload",
+    "bound",
+    "check",
+    "compare",
+    "default_seconds",
+    "fit",
+    "load",
+    "memory_needed",
+]

@@ -1,0 +1,66 @@
+"""`compare`: the paper's and the classical mechanisms beside ours, and the bounds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from hdmm_bf._linalg import threads_for
+from hdmm_bf._types import Noise
+from hdmm_bf.fit.product import ProductFit
+from hdmm_bf.fit.record import Fit
+from hdmm_bf.fit.run import fit
+from hdmm_bf.strategies.drafts import Draft
+from hdmm_bf.strategies.laplace import portfolio
+
+
+class Row(NamedTuple):
+    """One mechanism of a comparison."""
+
+    name: str
+    unit_error: float
+    ratio_to_lower: float
+    kind: str
+
+
+def compare(workload: Any, policy: Any, *, noise: Noise, **options: Any) -> tuple[list[Row], Fit | ProductFit]:
+    """Return the paper's, the classical and our mechanisms, best first, and our fit with its bounds.
+
+    On domains too large for dense matrices the others are left out.
+
+    Args:
+        workload: as for `fit`.
+        policy: as for `fit`.
+        noise: "gaussian" or "laplace".
+        options: other arguments of `fit`, such as max_seconds, max_steps, seed, workers, callback.
+    """
+    made = fit(workload, policy, noise=noise, **options)
+    others = made.status != "exact" and isinstance(made, Fit)
+    return beside(made, others=others)[0], made
+
+
+def beside(made: Fit | ProductFit, *, others: bool) -> tuple[list[Row], list[Draft], dict[str, str]]:
+    """Return a fit beside the floors, best first, the floors themselves, and where each mechanism is from.
+
+    Args:
+        made: the fit.
+        others: compute the paper's and the classical mechanisms; else only what the fit reached is listed.
+    """
+    table, drafts, problem = portfolio.Table(), [], made.problem
+    if others:
+        with threads_for(problem.policy.num_cells):
+            drafts = list(portfolio.floors(problem, table, "L1" if made.noise == "laplace" else "L2"))
+    for name, error in {**made.reached, made.family: made.unit_error}.items():
+        if name not in table.errors:
+            table.note(name, error, "ours")
+    rows = [
+        Row(name, error, _ratio(error, made.bounds.lower), table.kinds[name]) for name, error in table.errors.items()
+    ]
+    return sorted(rows, key=lambda row: (row.unit_error, row.name)), drafts, table.kinds
+
+
+def _ratio(error: float, lower: float) -> float:
+    """How many times a bound an error is; 1 where all is public, not a number where no bound is proven."""
+    if lower > 0:
+        return error / lower
+    return 1.0 if error == 0 else math.nan

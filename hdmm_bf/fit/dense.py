@@ -1,0 +1,151 @@
+"""Dense fits: matrices over cells or edges, found by the Gaussian search or by the portfolio, then certified."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any, NamedTuple
+
+from hdmm_bf._linalg import threads_for
+from hdmm_bf._types import RealVector
+from hdmm_bf.bounds.dense import is_public, uniform
+from hdmm_bf.certificate.dense import certify
+from hdmm_bf.fit.options import Asked, ended, start_draft, start_weights
+from hdmm_bf.fit.record import Fit
+from hdmm_bf.fit.reserve import dense_seconds
+from hdmm_bf.parallel.devices import clock
+from hdmm_bf.parallel.workers import default_workers
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies import Outcome, Status, Strategy, from_draft, from_gram, limits, nothing, search
+from hdmm_bf.strategies.drafts import Draft
+from hdmm_bf.strategies.gaussian import dense as gaussian
+from hdmm_bf.strategies.laplace import portfolio
+
+_SEARCH_SHARE = 0.95
+"""The search stops at this share of the wanted gap; the rest is for the grid."""
+
+_BOUND_GAP = 1e-4
+_BOUND_STEPS = 200
+"""The lower bound beside a Laplace search is tight to this gap for Gaussian strategies, or as far as these steps go."""
+
+
+class _Found(NamedTuple):
+    strategy: Strategy
+    weights: RealVector
+    status: Status
+    reached: dict[str, float]
+    why: str = ""
+
+
+def fit_dense(problem: Problem, asked: Asked) -> Fit:
+    """Search, put the best strategy on its grid, and certify it."""
+    with threads_for(problem.policy.num_cells):
+        if is_public(problem):
+            found = _Found(nothing(problem), uniform(problem.policy.num_edges), "exact", {})
+        else:
+            reserve = 0.0 if asked.max_seconds is None else dense_seconds(problem, asked.noise)
+            with _within(asked, reserve):
+                found = _gaussian(problem, asked) if asked.noise == "gaussian" else _laplace(problem, asked)
+        made = found.strategy
+        certificate = certify(
+            problem, noise=asked.noise, kind=made.kind, integers=made.integers, bits=made.bits, weights=found.weights
+        )
+    return Fit(
+        problem=problem,
+        strategy=made,
+        certificate=certificate,
+        weights=found.weights,
+        requested_gap=asked.gap,
+        seed=asked.seed,
+        status=ended(found.status, certificate.gap, asked.gap),
+        seconds=limits.now() - asked.started,
+        reached=found.reached,
+        why=found.why,
+    )
+
+
+def _within(asked: Asked, reserve: float) -> contextlib.AbstractContextManager[None]:
+    """Limit the time of all that is searched; processes that search together agree on it step by step instead."""
+    return limits.limited(asked.until(reserve)) if clock(asked.mesh) is limits.now else contextlib.nullcontext()
+
+
+def _gaussian(problem: Problem, asked: Asked) -> _Found:
+    aim = _SEARCH_SHARE * asked.gap
+    initial = start_weights(problem, asked.start)
+    kernel = None if asked.mesh is None else gaussian.on_devices(problem, asked.mesh, gap=aim)
+    found = search(
+        gaussian.steps(problem, gap=aim, start=initial, kernel=kernel),
+        gap=aim,
+        max_seconds=_seconds(asked),
+        max_iterations=asked.max_steps,
+        callback=asked.callback,
+        clock=clock(asked.mesh),
+        whole_steps=True,
+    )
+    X = found.best if kernel is None else kernel.to_host(found.best)
+    strategy = from_gram(problem, X, gap=asked.gap, family="gaussian")
+    return _Found(strategy, found.proof, found.status, {}, kernel.why if kernel else "")
+
+
+def _laplace(problem: Problem, asked: Asked) -> _Found:
+    initial, mesh = start_draft(problem, asked.start), asked.mesh
+    limit = _seconds(asked) if asked.limited else default_seconds(problem)
+    kernel = None if mesh is None else gaussian.on_devices(problem, mesh, gap=_BOUND_GAP)
+    lower = search(
+        gaussian.steps(problem, gap=_BOUND_GAP, kernel=kernel),
+        gap=_BOUND_GAP,
+        max_seconds=min(limit, limits.time_left()) / 4,
+        max_iterations=_BOUND_STEPS,
+        clock=clock(mesh),
+        whole_steps=True,
+    )
+    stopped = lower.status == "interrupted"
+    table = portfolio.Table()
+    search_limit = limits.now() + (limit if clock(mesh) is limits.now else math.inf)
+    with limits.limited(search_limit):
+        found = _portfolio(problem, asked, initial, lower, table, limit, 1 if stopped else asked.max_steps)
+    status: Status = "interrupted" if stopped else found.status
+    why = kernel.why if kernel else ""
+    return _Found(from_draft(problem, found.best), found.proof, status, table.errors, why)
+
+
+def _portfolio(
+    problem: Problem,
+    asked: Asked,
+    initial: Draft | None,
+    lower: Outcome[Any, RealVector],
+    table: portfolio.Table,
+    limit: float,
+    max_steps: int | None,
+) -> Outcome[Draft, RealVector]:
+    return search(
+        portfolio.steps(
+            problem,
+            bound=lower.bound,
+            weights=lower.proof,
+            seed=asked.seed,
+            table=table,
+            family=asked.family,
+            initial=initial,
+            workers=asked.workers or (default_workers() if asked.max_steps is None else 1),
+            in_turn=asked.max_steps is not None,
+            mesh=asked.mesh,
+        ),
+        gap=asked.gap,
+        max_seconds=limit,
+        max_iterations=max_steps,
+        callback=asked.callback,
+        clock=clock(asked.mesh),
+    )
+
+
+def _seconds(asked: Asked) -> float:
+    """The time limit of processes that agree on it; for one process it stands around the search."""
+    alone = clock(asked.mesh) is limits.now
+    return math.inf if alone or asked.max_seconds is None else asked.max_seconds
+
+
+def default_seconds(problem: Problem) -> float:
+    """Return the default time limit of a Laplace search: 90 s at 64 cells, growing a little faster, 20 s to 400 s."""
+    cells = float(max(problem.grounding.kept.size, 4))
+    return min(max(20.0, 90.0 * math.pow(cells / 64, 1.25)), 400.0)

@@ -1,0 +1,227 @@
+"""What every fit can say: facts from its certificate, errors before anything is spent."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hdmm_bf import __version__, _display
+from hdmm_bf import policy as policies
+from hdmm_bf._checks import fail, whole_numbers
+from hdmm_bf._types import IndexArray, Noise, RealVector
+from hdmm_bf.bounds.dense import Bounds
+from hdmm_bf.certificate.dense import Certificate
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.release.plan import Plan, plan
+from hdmm_bf.release.privacy import loss_for, zcdp_epsilon
+from hdmm_bf.strategies import Status, TracePoint
+from hdmm_bf.strategies.search import SENTENCES
+
+TRACE_KEPT = 200
+"""Steps of a search that a bundle keeps, evenly chosen, the first and the last among them."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Facts(ABC):
+    """A strategy for a workload under a policy, with its certificate.
+
+    Attributes:
+        problem: the workload and the policy.
+        certificate: what holds for the strategy as it ships.
+        requested_gap: the gap that was asked for.
+        seed: the seed of the search.
+        status: how the search ended.
+        seconds: how long it took, certificate included.
+        options: limits and family that the search was given, where it was given any.
+        trace: error and bound after every step; a bundle keeps at most `TRACE_KEPT` of them.
+        reached: unit error that every mechanism and family reached.
+        digest: sha256 of the manifest of the bundle it was read from; None for a fit that was not read.
+    """
+
+    problem: Problem
+    certificate: Certificate
+    requested_gap: float
+    seed: int
+    status: Status
+    seconds: float
+    options: Mapping[str, Any] = field(default_factory=dict)
+    trace: tuple[TracePoint, ...] = ()
+    reached: Mapping[str, float] = field(default_factory=dict)
+    digest: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Fit({self._name}, {self.noise}, unit error {self.unit_error:.6g}, gap {self.gap:.2g})"
+
+    def _repr_html_(self) -> str:
+        lower = self.bounds.lower
+        proven = f"{lower:.6g} (the error is {self.unit_error / lower:.6g} times this)" if lower > 0 else "none"
+        rows = [
+            ("noise", self.noise),
+            ("unit error", f"{self.unit_error:.6g}"),
+            ("proven lower bound", "0: all answers are public" if self.unit_error == 0 else proven),
+            ("strategy", f"{self.num_rows} measured queries, family {self.family}"),
+            ("public", "; ".join(self.discloses) or "nothing"),
+            ("status", self.sentence),
+        ]
+        return _display.card("Fit", self._name, _display.facts_table(rows))
+
+    @property
+    def _name(self) -> str:
+        return f"{self.problem.workload.title} under {self.problem.policy.title}"
+
+    @property
+    @abstractmethod
+    def bounds(self) -> Bounds:
+        """The SVD bound and the best proven bound."""
+
+    @property
+    @abstractmethod
+    def family(self) -> str:
+        """The family that found the strategy."""
+
+    @property
+    @abstractmethod
+    def num_rows(self) -> int:
+        """Number of queries measured."""
+
+    @property
+    @abstractmethod
+    def recovery(self) -> Any:
+        """How noisy answers of the strategy become answers of the workload."""
+
+    @abstractmethod
+    def _deviations(self, settled: Plan, chosen: IndexArray | None) -> RealVector:
+        """Return the standard deviation of every answer, or of chosen ones, with the noise of a plan."""
+
+    @abstractmethod
+    def save(self, path: str | Path) -> Path:
+        """Write the fit as a bundle, a folder of plain files."""
+
+    @property
+    def noise(self) -> Noise:
+        """The noise the strategy is for."""
+        return self.certificate.noise
+
+    @property
+    def unit_error(self) -> float:
+        """sensitivity^2 ||W A^+||_F^2 of the strategy as shipped, W being the queries times their weights."""
+        return self.certificate.unit_error
+
+    @property
+    def gap(self) -> float:
+        """unit_error / lower bound - 1, the proven distance to the best possible."""
+        return self.certificate.gap
+
+    @property
+    def certified(self) -> bool:
+        """Whether the strategy is proven optimal to the requested gap."""
+        return self.status == "exact" or (self.noise == "gaussian" and self.gap <= self.requested_gap)
+
+    @property
+    def discloses(self) -> list[str]:
+        """What the policy makes public, in words."""
+        return policies.discloses(self.problem.policy)
+
+    @property
+    def sentence(self) -> str:
+        """How the search ended, in words."""
+        return SENTENCES[self.status]
+
+    def expected_error(
+        self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
+    ) -> float:
+        """Return the expected total squared error of a release over all queries as written.
+
+        Guarantees:
+            The same as of `plan` with these arguments, as are `rmse`, `per_query_stddev` and `epsilon_for`.
+        """
+        return plan(self, epsilon=epsilon, delta=delta, rho=rho).expected_error
+
+    def rmse(self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None) -> float:
+        """Return the root mean squared error of an answer of a release."""
+        return plan(self, epsilon=epsilon, delta=delta, rho=rho).rmse
+
+    def epsilon_for(self, *, rmse: float, delta: float | None = None) -> float:
+        """Return the epsilon at which a release has the wanted root mean squared error of an answer.
+
+        Args:
+            rmse: the error wanted.
+            delta: for Gaussian noise, the probability that epsilon is exceeded.
+        """
+        if not (rmse > 0 and math.isfinite(rmse)):
+            raise fail("fit.epsilon_for", f"rmse={rmse}", "must be a positive number", "Use for example 5.0.")
+        if (delta is None) != (self.noise == "laplace"):
+            advice = "Give delta for Gaussian noise, and none for Laplace noise."
+            raise fail("fit.epsilon_for", f"delta={delta}", f"does not go with {self.noise} noise", advice)
+        if self.unit_error == 0:
+            raise fail("fit.epsilon_for", f"rmse={rmse}", "the answers are public and have no error", "Publish them.")
+        if delta is None:
+            return loss_for(rmse, lambda epsilon: plan(self, epsilon=epsilon).rmse)
+        return zcdp_epsilon(loss_for(rmse, lambda rho: plan(self, rho=rho).rmse), delta)
+
+    def per_query_stddev(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        queries: Sequence[int] | None = None,
+    ) -> RealVector:
+        """Return the standard deviation that a release gives every answer, or those of the chosen queries."""
+        settled = plan(self, epsilon=epsilon, delta=delta, rho=rho)
+        m = self.problem.workload.num_queries
+        chosen = None if queries is None else whole_numbers("fit.per_query_stddev", "queries", queries)
+        if chosen is not None and chosen.size and not (chosen.min() >= 0 and chosen.max() < m):
+            worst = chosen.min() if chosen.min() < 0 else chosen.max()
+            raise fail("fit.per_query_stddev", f"query {worst}", f"queries are 0 to {m - 1}", "Correct it.")
+        return self._deviations(settled, chosen)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the facts about this fit as plain values."""
+        workload, policy, lower = self.problem.workload, self.problem.policy, self.certificate.lower_bound
+        return {
+            "workload": workload.title,
+            "policy": policy.title,
+            "noise": self.noise,
+            "family": self.family,
+            "num_cells": workload.num_cells,
+            "num_queries": workload.num_queries,
+            "num_edges": policy.num_edges,
+            "num_rows": self.num_rows,
+            "unit_error": self.unit_error,
+            "sensitivity": self.certificate.sensitivity,
+            "svd_bound": self.certificate.svd_bound,
+            "lower_bound": lower,
+            "ratio_to_svd": self._ratio(self.certificate.svd_bound),
+            "ratio_to_lower": self._ratio(lower),
+            "gap": self.gap if math.isfinite(self.gap) else None,
+            "certified": self.certified,
+            "seconds": self.seconds,
+            "seed": self.seed,
+            "status": self.status,
+            "discloses": self.discloses,
+        }
+
+    def _claims(self) -> dict[str, Any]:
+        """Return what a bundle says of a fit in its manifest."""
+        kept = np.unique(np.linspace(0, len(self.trace) - 1, min(len(self.trace), TRACE_KEPT)).astype(int))
+        return {
+            "versions": {"hdmm_bf": __version__, "numpy": np.__version__},
+            **{key: value for key, value in self.summary().items() if key not in ("workload", "policy")},
+            "requested_gap": self.requested_gap,
+            "options": dict(self.options),
+            "reached": dict(self.reached),
+            "trace": [[p.seconds, p.error, p.bound] for p in (self.trace[i] for i in kept)],
+        }
+
+    def _ratio(self, bound: float) -> float | None:
+        """How many times a bound the error is; None when no bound is known."""
+        if bound > 0:
+            return self.unit_error / bound
+        return 1.0 if self.unit_error == 0 else None

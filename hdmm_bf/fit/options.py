@@ -1,0 +1,199 @@
+"""What a fit is asked for: options that go together, checked before anything is computed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, final
+
+import numpy as np
+
+from hdmm_bf._checks import fail, finite, nearest, whole_number
+from hdmm_bf._types import Noise, RealVector
+from hdmm_bf.fit.record import Fit
+from hdmm_bf.parallel.devices import Mesh
+from hdmm_bf.problem.product import ProductProblem
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies import Callback, Status, limits
+from hdmm_bf.strategies.drafts import Draft, draft
+from hdmm_bf.strategies.gaussian.choose import choose
+from hdmm_bf.strategies.laplace import grid as grids
+from hdmm_bf.strategies.laplace import p_identity, portfolio
+
+DEFAULT_GAP = 1e-3
+PRODUCT_FAMILIES = ("marginals", "sectors", "kronecker", "bases", "union", "cells")
+"""Names of structured families."""
+
+FAMILIES: dict[Noise, tuple[str, ...]] = {
+    "gaussian": ("gaussian", "marginals", "sectors", "kronecker", "bases"),
+    "laplace": (*portfolio.FAMILIES, "kronecker", "union", "cells"),
+}
+"""The families that a fit may be asked for, dense and structured."""
+
+_MOST_WORKERS = 256
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The options of `fit`, which explains them."""
+
+    noise: Noise = "gaussian"
+    gap: float = DEFAULT_GAP
+    max_seconds: float | None = None
+    max_steps: int | None = None
+    family: str | None = None
+    seed: int = 0
+    start: Fit | RealVector | None = None
+    workers: int | None = None
+    mesh: Mesh | None = None
+    callback: Callback | None = None
+    started: float = field(default_factory=limits.now)
+    origin: float = field(default_factory=limits.origin)
+
+    @property
+    def limited(self) -> bool:
+        """Whether a limit was given, so that none is taken by default."""
+        return self.max_seconds is not None or self.max_steps is not None
+
+    def until(self, reserve: float) -> float:
+        """Return when the search must end so that `reserve` seconds are left for the certificate.
+
+        Where the certificate alone takes longer than the limit, the search gets half of it.
+        """
+        if self.max_seconds is None:
+            return math.inf
+        left = self.max_seconds - reserve
+        return self.origin + (left if left > 0 else self.max_seconds / 2)
+
+    def given(self) -> dict[str, Any]:
+        """Return the limits and choices that were made, for the record."""
+        names = ("max_seconds", "max_steps", "family", "workers")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    def checked(self, problem: Problem) -> Asked:
+        """Return the options as plain numbers; refuse what is out of range or does not fit the problem."""
+        check_search(self.noise, self.gap, self.max_seconds, self.family)
+        _check_grid(problem, self.family)
+        seconds = None if self.max_seconds is None else float(self.max_seconds)
+        return replace(
+            self,
+            gap=float(self.gap),
+            max_seconds=seconds,
+            seed=whole_number("fit", "seed", self.seed, least=0, advice="Use a whole number from 0."),
+            max_steps=_whole("max_steps", self.max_steps, "Allow at least one step."),
+            workers=_workers(self.workers),
+        )
+
+
+def _whole(name: str, value: int | None, advice: str) -> int | None:
+    return None if value is None else whole_number("fit", name, value, least=1, advice=advice)
+
+
+def _workers(value: int | None) -> int | None:
+    advice = "Use at most as many as there are cores."
+    workers = _whole("workers", value, advice)
+    if workers is not None and workers > _MOST_WORKERS:
+        raise fail("fit", f"workers={workers}", f"must be at most {_MOST_WORKERS}", advice)
+    return workers
+
+
+def check_search(noise: str, gap: float, max_seconds: float | None, family: str | None) -> None:
+    """Refuse options of a search that are out of range or do not go together."""
+    if noise not in ("gaussian", "laplace"):
+        raise fail("fit", f"noise={noise!r}", "is not a noise", nearest(str(noise), ("gaussian", "laplace")))
+    if not _is_positive(gap) or not (max_seconds is None or _is_positive(max_seconds)):
+        shown = f"gap={gap}, max_seconds={max_seconds}"
+        advice = "Use for example gap=1e-3, max_seconds=60; leave max_seconds out for no limit of yours."
+        raise fail("fit", shown, "both must be positive numbers", advice)
+    if family is not None:
+        _check_family("gaussian" if noise == "gaussian" else "laplace", family)
+
+
+def _is_positive(value: object) -> bool:
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return number and 0 < value < math.inf  # type: ignore[operator]
+
+
+def _check_family(noise: Noise, family: object) -> None:
+    """Refuse a family that is none for the noise; only such as are for it are suggested."""
+    if family in FAMILIES[noise]:
+        return
+    shown = f"family={family!r}"
+    if family in FAMILIES["laplace"]:
+        raise fail("fit", shown, "is for Laplace noise", "Leave the family out: the Gaussian search is optimal.")
+    if family in FAMILIES["gaussian"]:
+        advice = f"Leave the family out, or use one of {', '.join(FAMILIES[noise])}."
+        raise fail("fit", shown, "is for Gaussian noise", advice)
+    raise fail("fit", shown, f"is not a family for {noise.capitalize()} noise", nearest(str(family), FAMILIES[noise]))
+
+
+def _check_grid(problem: Problem, family: str | None) -> None:
+    if family == grids.NAME and grids.parts(problem) is None:
+        needs = f"needs a product of trees with at most {grids.LARGEST_EDGES} edges and one product of workloads"
+        raise fail("fit", f"family='grid' for {problem.policy.spec}", needs, "Leave the family out.")
+
+
+def ended(status: Status, gap: float, wanted: float) -> Status:
+    """A search that converged before its strategy was put on the grid has only finished if the gap is missed now."""
+    return "finished" if status == "converged" and not gap <= wanted else status
+
+
+def check_path(problem: Problem, asked: Asked, product: ProductProblem | None) -> None:
+    """Refuse what the search for this problem would not use: nothing that is asked for is dropped."""
+    if asked.mesh is not None:
+        check_spread(problem, asked, product)
+    if asked.start is not None and product is not None:
+        shown = f"start for {problem.policy.num_cells} cells, {asked.noise} noise, family={asked.family!r}"
+        raise fail("fit", shown, "structured families do not start from an earlier fit", "Leave start out.")
+    alone = asked.noise == "gaussian" or product is not None or asked.mesh is not None
+    if alone and asked.workers is not None and asked.workers > 1:
+        where = "on devices" if asked.mesh is not None else "structured" if product is not None else "Gaussian"
+        advice = "Leave workers out; they are for Laplace noise and dense matrices."
+        raise fail("fit", f"workers={asked.workers}", f"a search that is {where} runs in one process", advice)
+
+
+def check_spread(problem: Problem, asked: Asked, product: ProductProblem | None) -> None:
+    """Refuse to spread over devices what would not be spread."""
+    noise, family = asked.noise, asked.family
+    if product is not None:
+        name = family or choose(product)
+        if noise == "gaussian" and name == "kronecker":
+            return
+        shown = f"devices for {problem.policy.num_cells} cells, {noise} noise, family={family!r}"
+        advice = "Leave devices and mesh out: this search runs on the host and needs little memory."
+        raise fail("fit", shown, "of the structured families only kronecker with Gaussian noise is spread", advice)
+    if noise == "laplace" and family != p_identity.NAME and not (family is None and problem.policy.is_forest):
+        shown = f"devices with noise='laplace', family={family!r}"
+        advice = "Use family='p-identity', or leave devices and mesh out."
+        problem_seen = f"of the families for {problem.policy.spec} only p-identity is spread over devices"
+        raise fail("fit", shown, problem_seen, advice)
+
+
+def start_draft(problem: Problem, start: Fit | RealVector | None) -> Draft | None:
+    """Return an earlier fit's strategy, measured for this problem."""
+    if start is None:
+        return None
+    advice = "Start from a fit of the same policy."
+    if not isinstance(start, Fit):
+        raise fail("fit", f"start of type {type(start).__name__}", "must be a fit for Laplace noise", advice)
+    old, policy = start.problem.policy, problem.policy
+    if old.num_cells != policy.num_cells or not np.array_equal(old.edges, policy.edges):
+        raise fail("fit", f"start for {old.spec}", f"is for another policy than {policy.spec}", advice)
+    matrix = start.strategy.matrix()
+    if start.strategy.kind == "vertex":
+        matrix = problem.grounding.columns(matrix)
+    return draft(problem, start.strategy.kind, matrix, norm="L1", origin=start.strategy.family)
+
+
+def start_weights(problem: Problem, start: Fit | RealVector | None) -> RealVector | None:
+    """Return the edge weights to start from."""
+    if start is None:
+        return None
+    weights = start.weights if isinstance(start, Fit) else finite("fit", "start", start)
+    edges = problem.policy.num_edges
+    if weights.shape != (edges,) or weights.min(initial=0) < 0 or not weights.sum() > 0:
+        advice = "Start from a fit of the same policy."
+        shown = f"start with {weights.size} weights"
+        raise fail("fit", shown, f"must be {edges} weights, none negative, not all zero", advice)
+    return weights

@@ -1,0 +1,384 @@
+"""Problem files: a domain, a policy, a workload and the options of a fit, in one TOML file that others can run again.
+
+    [domain]                      # names and sizes; left out, the specs carry their sizes
+    sizes = "32x32"               # or [[domain.attribute]] with name and size or labels
+    [policy]
+    attribute.a0 = "line"         # or spec = "threshold:4", or file = "graph.csv"
+    [workload]
+    spec = "all-range"            # or file = "W.npy", or union = ["identity", "marginals:1"] with weights = [1, 2]
+    [fit]                         # noise, gap, family, seed, max_seconds, max_steps, workers, out
+    [release]                     # epsilon, delta, rho: the budget for which `fit` tells the expected error
+
+Weights say how much the search minds errors, and change no answer. Paths are relative to the file. Every mistake names
+the file and the line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+from hdmm_bf import policy as policies
+from hdmm_bf import workload as workloads
+from hdmm_bf._checks import fail, naming, nearest, utf8_text
+from hdmm_bf._types import Noise
+from hdmm_bf.domain import Domain, as_domain
+from hdmm_bf.fit.options import DEFAULT_GAP, FAMILIES, PRODUCT_FAMILIES
+from hdmm_bf.policy import Policy
+from hdmm_bf.policy import files as policy_files
+from hdmm_bf.release.privacy import noise_variance
+from hdmm_bf.workload import Workload
+from hdmm_bf.workload import files as workload_files
+
+Place = tuple[str | int, ...]
+"""Where a value stands: ("fit", "gap"), ("domain", "attribute", 0, "name")."""
+
+_LARGEST = sys.float_info.max
+_NOISES = ("gaussian", "laplace")
+_HEADER = re.compile(r"(\[\[?)([^\[\]]+)\]\]?\s*(?:#.*)?$")
+_KEY = re.compile(r"""((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
+_NAME = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Request:
+    """What a problem file, or the command line, asks to be fitted.
+
+    Attributes:
+        out: the bundle to write, or None.
+        budget: epsilon, delta, rho as far as they are given: the privacy for which errors are told.
+    """
+
+    workload: Workload
+    policy: Policy
+    noise: Noise = "gaussian"
+    gap: float = DEFAULT_GAP
+    family: str | None = None
+    seed: int = 0
+    max_seconds: float | None = None
+    max_steps: int | None = None
+    workers: int | None = None
+    out: str | None = None
+    budget: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def search(self) -> dict[str, Any]:
+        """The arguments of `fit` and `compare` that say how to search."""
+        return {name: getattr(self, name) for name in ("noise", "seed", "max_seconds", "max_steps", "workers")}
+
+
+class _Kind(NamedTuple):
+    words: str
+    holds: Callable[[Any], bool]
+    example: str
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
+
+
+def _is_positive(value: Any) -> bool:
+    return _is_number(value) and value > 0
+
+
+def _is_list(value: object, holds: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list) and len(value) > 0 and all(map(holds, value))
+
+
+def _is_sizes(value: object) -> bool:
+    return _is_text(value) or _is_whole(value, 1) or _is_list(value, lambda size: _is_whole(size, 1))
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+_TABLE = _Kind("a table", _is_table, "")
+_POSITIVE = _Kind("a positive number", _is_positive, "0.5")
+_SPEC = _Kind("text", _is_text, '"all-range:64"')
+_LABELS = _Kind("a list of texts", lambda v: _is_list(v, _is_text), '["F", "M"]')
+_SCHEMA: dict[str, dict[str, _Kind]] = {
+    "domain": {
+        "sizes": _Kind("sizes of at least 1", _is_sizes, '"32x32" or [32, 32]'),
+        "attribute": _Kind("a list of tables", lambda v: _is_list(v, _is_table), '[{name = "age", size = 100}]'),
+    },
+    "policy": {
+        "spec": _Kind("text", _is_text, '"threshold:64:4"'),
+        "file": _Kind("text", _is_text, '"graph.csv"'),
+        "attribute": _Kind("a table of policies by attribute", _is_table, '{age = "line"}'),
+    },
+    "workload": {
+        "spec": _SPEC,
+        "file": _Kind("text", _is_text, '"W.npy"'),
+        "union": _Kind("a list of texts", lambda v: _is_list(v, _is_text), '["identity:64", "prefix:64"]'),
+        "weights": _Kind("a list of positive numbers", lambda v: _is_list(v, _is_positive), "[1, 2.5]"),
+    },
+    "fit": {
+        "noise": _Kind("gaussian or laplace", lambda v: v in _NOISES, '"gaussian"'),
+        "gap": _POSITIVE._replace(example="1e-3"),
+        "family": _Kind("text", _is_text, '"p-identity"'),
+        "seed": _Kind("a whole number of at least 0", lambda v: _is_whole(v, 0), "0"),
+        "max_seconds": _POSITIVE._replace(example="60"),
+        "max_steps": _Kind("a whole number of at least 1", lambda v: _is_whole(v, 1), "100"),
+        "workers": _Kind("a whole number of at least 1", lambda v: _is_whole(v, 1), "2"),
+        "out": _Kind("text", _is_text, '"ranges.bf"'),
+    },
+    "release": {
+        "epsilon": _POSITIVE._replace(example="1.0"),
+        "delta": _POSITIVE._replace(example="1e-6"),
+        "rho": _POSITIVE,
+    },
+}
+_ATTRIBUTE = {
+    "name": _Kind("text", _is_text, '"age"'),
+    "size": _Kind("a whole number of at least 1", lambda v: _is_whole(v, 1), "100"),
+    "labels": _LABELS,
+}
+_TABLES = {name: _TABLE._replace(example=f"[{name}]") for name in _SCHEMA}
+
+
+def read(path: str | Path, **flags: Any) -> Request:
+    """Read a problem file; `flags` (workload, policy and the keys of [fit]) take the place of what it says.
+
+    Guarantees:
+        A mistake in the file is an `InputError` that starts with the file and the line.
+    """
+    return from_text(utf8_text("problem file", path), Path(path), **flags)
+
+
+def from_text(text: str, file: Path, **flags: Any) -> Request:
+    """Make a request of the text of a problem file, with paths relative to where `file` is or will be."""
+    problem = _File(file, text, _tables(text, file))
+    _check_keys(problem)
+    domain = _domain(problem)
+    policy = flags.pop("policy", None)
+    workload = flags.pop("workload", None)
+    made_policy = policies.parse(policy, domain=domain) if policy is not None else _policy(problem, domain)
+    made_workload = workloads.parse(workload, domain=domain) if workload is not None else _workload(problem, domain)
+    options = {**_fit_options(problem, out=flags.get("out")), **flags}
+    budget = {name: float(value) for name, value in problem.tables.get("release", {}).items()}
+    if budget:
+        with problem.at("release"):
+            noise_variance(options.get("noise", "gaussian"), **budget)  # refuses what does not go together
+    return Request(workload=made_workload, policy=made_policy, budget=budget, **options)
+
+
+def _fit_options(problem: _File, *, out: str | None) -> dict[str, Any]:
+    """Return the options of [fit]; a file writes into its own folder only, unless the user names another place."""
+    options = dict(problem.tables.get("fit", {}))
+    for name in {"gap", "max_seconds"} & set(options):
+        options[name] = float(options[name])
+    if "out" in options and out is None:
+        options["out"] = _own_place(problem, options["out"])
+    return options
+
+
+def _own_place(problem: _File, name: str) -> str:
+    """Return where a file's `out` is; refused outside the file's folder, through links too."""
+    folder = os.path.realpath(problem.file.parent)
+    place = os.path.realpath(os.path.join(folder, name)) if "\0" not in name else ""
+    if os.path.isabs(name) or not place.startswith(os.path.join(folder, "")):
+        with problem.at("fit", "out"):
+            advice = "Name a folder beside the file, or use --out on the command line."
+            raise fail("fit", f"out = {name!r}", "is outside the folder of the problem file", advice)
+    return str(problem.file.parent / name)
+
+
+def is_path(text: str, suffixes: Iterable[str]) -> bool:
+    """Whether a spec is a path, `graph.csv` or `graph.csv:64`, by its suffix or its slash."""
+    return Path(text.split(":")[0]).suffix.lower() in suffixes or ("/" in text and ":" not in text)
+
+
+class _File(NamedTuple):
+    """A parsed file, and what is needed to say where a mistake is."""
+
+    file: Path
+    text: str
+    tables: dict[str, Any]
+
+    def at(self, *place: str | int) -> AbstractContextManager[None]:
+        """Name the file and the line of a key before what an error says."""
+        return naming(f"{self.file}: line {line_of(self.text, place)}")
+
+    def located(self, text: str, suffixes: Iterable[str]) -> str:
+        """Make a path relative to the file; leave other specs as they are."""
+        return os.path.join(self.file.parent, text) if is_path(text, suffixes) else text
+
+
+def line_of(text: str, place: Place) -> int:
+    """Return the line of a key, or of the innermost table around it that has one; 1 if none has."""
+    lines = _lines(text)
+    return next((lines[place[:end]] for end in range(len(place), 0, -1) if place[:end] in lines), 1)
+
+
+def _lines(text: str) -> dict[Place, int]:
+    """Find the first line of every table and key by scanning the text: tomllib does not keep them."""
+    lines: dict[Place, int] = {}
+    table: Place = ()
+    seen: dict[Place, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        header, key = _HEADER.match(line.strip()), _KEY.match(line.strip())
+        if header is not None:
+            table = _names(header[2])
+            lines.setdefault(table, number)
+            if header[1] == "[[":
+                seen[table] = seen.get(table, -1) + 1
+                table = (*table, seen[table])
+                lines.setdefault(table, number)
+        elif key is not None:
+            place = (*table, *_names(key[1]))
+            for end in range(len(table) + 1, len(place) + 1):
+                lines.setdefault(place[:end], number)
+    return lines
+
+
+def _names(text: str) -> Place:
+    return tuple(name.strip("\"'") for name in _NAME.findall(text))
+
+
+def _tables(text: str, file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        place = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)", str(error))
+        rows = text.splitlines() or [""]
+        number = int(place[1]) if place and place[1] else len(rows)
+        reason = str(error)[: place.start()] if place else f"cannot be read ({str(error) or 'nested too deeply'})"
+        with naming(f"{file}: line {number}"):
+            shown = rows[min(number, len(rows)) - 1].strip() or "empty line"
+            advice = 'Problem files are TOML: [table] lines and key = value lines, with texts in "quotes".'
+            raise fail("toml", shown, reason, advice) from None
+
+
+def _check_keys(problem: _File) -> None:
+    """Refuse unknown tables and keys and values of the wrong kind, all before anything is built."""
+    _check_table(problem, (), problem.tables, _TABLES)
+    for name, table in problem.tables.items():
+        _check_table(problem, (name,), table, _SCHEMA[name])
+    for i, attribute in enumerate(problem.tables.get("domain", {}).get("attribute", [])):
+        _check_table(problem, ("domain", "attribute", i), attribute, _ATTRIBUTE)
+    family = problem.tables.get("fit", {}).get("family")
+    if family is not None:
+        _check_family(problem, family)
+
+
+def _check_table(problem: _File, place: Place, table: dict[str, Any], known: Mapping[str, _Kind]) -> None:
+    where = ".".join(map(str, place)) or "problem file"
+    for key, value in table.items():
+        with problem.at(*place, key):
+            if key not in known:
+                what = f"[{where}] has no such key" if place else "has no such table"
+                raise fail(where, f"{key} = {value!r}" if place else f"[{key}]", what, nearest(key, known))
+            if not known[key].holds(value):
+                written = f"{key} = {known[key].example}" if place else known[key].example
+                raise fail(where, f"{key} = {value!r}", f"must be {known[key].words}", f"Write it like {written}.")
+
+
+def _check_family(problem: _File, family: str) -> None:
+    from hdmm_bf.strategies.laplace import portfolio
+
+    noise = problem.tables["fit"].get("noise", "gaussian")
+    known = {"gaussian", "grid", *PRODUCT_FAMILIES, *portfolio.FAMILIES}
+    if family not in known:
+        with problem.at("fit", "family"):
+            raise fail("fit", f"family = {family!r}", "is not a family", nearest(family, FAMILIES[noise]))
+
+
+def _one_of(problem: _File, table: str, keys: tuple[str, ...]) -> str:
+    """Return the one key of several that a table holds."""
+    given = [key for key in keys if key in problem.tables.get(table, {})]
+    if len(given) == 1:
+        return given[0]
+    with problem.at(table, *given[1:2]):
+        seen = " and ".join(given) or ("an empty table" if table in problem.tables else "no such table")
+        raise fail(table, seen, f"[{table}] needs exactly one of {', '.join(keys)}", "Write one of them.")
+
+
+def _domain(problem: _File) -> Domain | None:
+    if "domain" not in problem.tables:
+        return None
+    table = problem.tables["domain"]
+    if _one_of(problem, "domain", ("sizes", "attribute")) == "sizes":
+        with problem.at("domain", "sizes"):
+            return as_domain(table["sizes"])
+    attributes = [_attribute(problem, i, entry) for i, entry in enumerate(table["attribute"])]
+    with problem.at("domain", "attribute"):
+        sizes, names, labels = zip(*attributes, strict=True)
+        return Domain(sizes, names, labels)
+
+
+def _attribute(problem: _File, i: int, entry: dict[str, Any]) -> tuple[int, str, tuple[str, ...] | None]:
+    """Return size, name and labels of one attribute."""
+    with problem.at("domain", "attribute", i):
+        if "name" not in entry or not {"size", "labels"} & set(entry):
+            advice = 'Write it like name = "age" and size = 100, or labels = ["F", "M"].'
+            raise fail("domain.attribute", entry, "needs a name, and a size or labels", advice)
+        labels = tuple(entry["labels"]) if "labels" in entry else None
+        size = entry.get("size", len(labels or ()))
+        Domain((size,), (entry["name"],), (labels,))  # refuses labels that do not fit, on this line
+        return size, entry["name"], labels
+
+
+def _policy(problem: _File, domain: Domain | None) -> Policy:
+    key = _one_of(problem, "policy", ("spec", "file", "attribute"))
+    value = problem.tables["policy"][key]
+    if key == "attribute":
+        return _policy_by_attribute(problem, domain, value)
+    with problem.at("policy", key):
+        if key == "file":
+            return policies.read(problem.file.parent / value, domain=domain)
+        return policies.parse(problem.located(value, policy_files.SUFFIXES), domain=domain)
+
+
+def _policy_by_attribute(problem: _File, domain: Domain | None, entries: dict[str, Any]) -> Policy:
+    if domain is None:
+        with problem.at("policy", "attribute"):
+            raise fail("policy.attribute", ", ".join(entries), "needs the attributes", "Add a [domain] table.")
+    made: dict[str | int, Policy | str] = {}
+    for name, spec in entries.items():
+        with problem.at("policy", "attribute", name):
+            if not isinstance(spec, str):
+                raise fail("policy.attribute", f"{name} = {spec!r}", "must be text", f'Write it like {name} = "line".')
+            i = domain.attribute(name)
+            own = Domain((domain.sizes[i],), (name,), (domain.labels[i],))
+            made[name] = policies.parse(problem.located(spec, policy_files.SUFFIXES), domain=own)
+    return policies.per_attribute(domain, made)
+
+
+def _workload(problem: _File, domain: Domain | None) -> Workload:
+    key = _one_of(problem, "workload", ("spec", "file", "union"))
+    table = problem.tables["workload"]
+    weights = table.get("weights")
+    parts = table[key] if key == "union" else [table[key]]
+    if weights is not None and (key != "union" or len(weights) != len(parts)):
+        with problem.at("workload", "weights"):
+            seen = f"{len(weights)} weights for {len(parts)} workloads"
+            raise fail("workload", seen, "weights go with union, one for each", "Correct the list.")
+    with problem.at("workload", key):
+        made = [_one_workload(problem, part, domain, from_file=key == "file") for part in parts]
+        if weights is not None:
+            made = [w if k == 1 else workloads.weighted(w, k) for w, k in zip(made, weights, strict=True)]
+        return workloads.union(*made) if key == "union" else made[0]
+
+
+def _one_workload(problem: _File, text: str, domain: Domain | None, *, from_file: bool) -> Workload:
+    if not from_file:
+        return workloads.parse(problem.located(text, workload_files.SUFFIXES), domain=domain)
+    made = workloads.read(problem.file.parent / text)
+    return made if domain is None else Workload(made.matrix, domain, made.spec, made.namer)

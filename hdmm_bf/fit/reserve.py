@@ -1,0 +1,53 @@
+"""Seconds that putting a strategy on its grid and certifying it will take, so that a time limit can leave them over.
+
+In units of the time an eigenvalue problem takes on this machine just now; the factors are measured.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hdmm_bf._linalg import threads_for
+from hdmm_bf._types import Noise
+from hdmm_bf.problem.product import ProductProblem
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies import limits
+
+_PROBE = 256
+_CELLS = 6.0
+"""For n^3: two bounds, the triangular factor, the trace."""
+_FOREST = 45.0
+"""For n^3 more: a product of integer matrices."""
+_EDGES_ROWS, _EDGES_GRAM = 4.0, 1.6
+"""For e^3 more, where the strategy may be over the edges: from the rows of the workload, or from its Gram matrix."""
+_MOST_EDGES, _TALL = 3000, 8
+"""Edges up to which strategies over the edges are searched; queries an edge up to which rows are written out."""
+_ROOM, _LEAST = 1.2, 0.15
+
+
+def dense_seconds(problem: Problem, noise: Noise) -> float:
+    """Predict the time for a matrix over the cells or the edges."""
+    n, e = problem.grounding.kept.size, problem.policy.num_edges
+    units = _CELLS * n**3
+    if noise == "laplace" and problem.policy.is_forest:
+        units += _FOREST * n**3
+    elif noise == "laplace" and e <= _MOST_EDGES:
+        units += (_EDGES_ROWS if problem.workload.num_queries <= _TALL * e else _EDGES_GRAM) * e**3
+    return _LEAST + _ROOM * units * pace()
+
+
+def product_seconds(product: ProductProblem) -> float:
+    """Predict the time for factors, but for bounds that a family evaluates again."""
+    return _LEAST + _ROOM * _CELLS * sum(n**3 for n in product.sizes) * pace()
+
+
+def pace() -> float:
+    """Return the seconds of an eigenvalue problem, over the cube of its size."""
+    M = np.add.outer(np.arange(_PROBE), np.arange(_PROBE)) % 7.0
+    taken = []
+    with threads_for(_PROBE):
+        for _ in range(2):
+            started = limits.now()
+            np.linalg.eigvalsh(M)
+            taken.append(limits.now() - started)
+    return min(taken) / _PROBE**3

@@ -1,0 +1,167 @@
+"""`fit` and `bound`: from a workload and a policy to certified numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import replace
+from typing import Any
+
+from hdmm_bf._checks import fail, fits
+from hdmm_bf._linalg import threads_for
+from hdmm_bf._types import Noise, RealVector
+from hdmm_bf.bounds.dense import Bounds, is_public, svd_bound, uniform
+from hdmm_bf.fit.cells import cells_apply, fit_cells_dense
+from hdmm_bf.fit.dense import fit_dense
+from hdmm_bf.fit.inputs import as_problem
+from hdmm_bf.fit.memory import DENSE_CELLS, dense_bytes, most_memory
+from hdmm_bf.fit.options import DEFAULT_GAP, PRODUCT_FAMILIES, Asked, check_path, check_search
+from hdmm_bf.fit.product import ProductFit, fit_structured, structured_bound
+from hdmm_bf.fit.record import Fit
+from hdmm_bf.parallel.devices import Mesh, as_mesh
+from hdmm_bf.problem.product import ProductProblem, as_product
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies import Callback, TracePoint, limits, search
+from hdmm_bf.strategies.gaussian import dense as gaussian
+
+
+def fit(
+    workload: Any,
+    policy: Any,
+    *,
+    noise: Noise = "gaussian",
+    gap: float = DEFAULT_GAP,
+    max_seconds: float | None = None,
+    max_steps: int | None = None,
+    family: str | None = None,
+    seed: int = 0,
+    start: Fit | RealVector | None = None,
+    workers: int | None = None,
+    devices: int | None = None,
+    mesh: Mesh | None = None,
+    callback: Callback | None = None,
+) -> Fit | ProductFit:
+    """Find the strategy of least expected error for a workload under a policy, and certify it.
+
+    Args:
+        workload: a Workload, a spec string or path, a NumPy or scipy.sparse matrix.
+        policy: a Policy, a spec string or path, a networkx graph.
+        noise: "gaussian", where the best possible is reached with a proof, or "laplace", for pure epsilon.
+        gap: stop when the error is proven to be within this share of the best possible.
+        max_seconds: time limit of the fit, certificate included; the best strategy by then is returned. Floors that do
+            not fit are left out. Where the certificate alone takes longer, the search gets half of the limit. By
+            default none for Gaussian noise, and `default_seconds` for a Laplace search (structured 120 s, cells 240 s).
+        max_steps: limit on the steps of the search, which gives the same result on every run.
+        family: for Laplace noise, search this family alone (the floors are kept): p-identity, cell-budgets, vertex,
+            dictionary. For either noise, a structured family (marginals, sectors, kronecker, bases), which is what
+            domains of more cells than `DENSE_CELLS` get anyway if policy and workload are products; grid, for products
+            of trees; cells, for ordinary privacy and products of queries.
+        seed: for families that draw random numbers.
+        start: an earlier fit of the same policy to start from; for Gaussian noise also its edge weights. A Laplace fit
+            is never worse than its start.
+        workers: for Laplace noise and dense matrices, processes that search with seeds of their own. By default as
+            many as cores (`default_workers`), and one when `max_steps` is given, so that the result is the same on
+            every machine.
+        callback: called with the error and bound after every step.
+        devices: spread the search over so many of JAX's devices. For Gaussian noise matrices are spread by rows and
+            edges by their ends, also those of the factors of a Kronecker product; for Laplace noise, where only
+            p-identity is, the Gram matrix over the edges. The certificate is derived on the host.
+        mesh: the same on the devices of a `jax.sharding.Mesh` with one axis. After `jax.distributed.initialize` every
+            process calls `fit` with the same arguments and a mesh of all devices, and gets the same fit.
+
+    Ctrl-C ends the search with the best so far, status "interrupted"; a second one, or one before there is any result,
+    raises KeyboardInterrupt. An option that the search for this problem would not use is refused.
+
+    Guarantees:
+        The number of devices changes no number by more than 1e-8 of it.
+        Without a time limit, the same inputs, seed and workers give the same strategy on the same machine, bit by bit.
+        Laplace fits are never worse than any of the paper's and the classical mechanisms in `reached`.
+    """
+    started = limits.now()
+    problem = as_problem(workload, policy)
+    trace: list[TracePoint] = []
+
+    def note(point: TracePoint) -> None:
+        trace.append(point)
+        if callback is not None:
+            callback(point)
+
+    asked = Asked(
+        noise=noise,
+        gap=gap,
+        max_seconds=max_seconds,
+        max_steps=max_steps,
+        family=family,
+        seed=seed,
+        start=start,
+        workers=workers,
+        mesh=as_mesh(devices, mesh),
+        callback=note,
+        started=started,
+    ).checked(problem)
+    with limits.noting_interruptions():
+        made = _fit(problem, asked)
+    if made.status == "exact":
+        return made  # nothing was searched, so no option was used
+    if not trace:  # a closed form; there is nothing left to interrupt
+        with contextlib.suppress(KeyboardInterrupt):
+            note(TracePoint(made.seconds, made.unit_error, made.bounds.lower, 0.0))
+    return replace(made, trace=tuple(trace), options=asked.given())
+
+
+def _fit(problem: Problem, asked: Asked) -> Fit | ProductFit:
+    product = structured(problem, asked.noise, asked.family)
+    check_path(problem, asked, product)
+    if product is None:
+        return fit_dense(problem, asked)
+    if asked.noise == "laplace" and cells_apply(product, asked):
+        return fit_cells_dense(product, asked)
+    return fit_structured(product, asked)
+
+
+def structured(problem: Problem, noise: Noise, family: str | None) -> ProductProblem | None:
+    """Return the product structure to search in, or None to search dense matrices.
+
+    Structure is used when it is asked for by name, or when the domain has more cells than `DENSE_CELLS` for the noise.
+    A large domain without it is refused, with the memory that dense matrices would take.
+    """
+    cells = problem.policy.num_cells
+    if family not in PRODUCT_FAMILIES and (family is not None or cells <= DENSE_CELLS[noise]):
+        return None
+    product = as_product(problem)
+    if product is None and family in PRODUCT_FAMILIES:
+        advice = "Use a product policy and a workload of products, or leave the family out."
+        raise fail("fit", f"family={family!r}", "needs a policy and a workload that are products", advice)
+    if product is None:
+        advice = "Use a smaller domain, or a policy and a workload that are products of one an attribute."
+        fits("fit", f"{cells} cells", dense_bytes(cells), advice=advice, limit=most_memory())
+    return product
+
+
+def bound(
+    workload: Any,
+    policy: Any,
+    *,
+    gap: float = DEFAULT_GAP,
+    max_seconds: float | None = None,
+    callback: Callback | None = None,
+) -> Bounds:
+    """Return the SVD bound and the best proven bound on the unit error of any strategy, tight to `gap`.
+
+    On domains too large for dense matrices it is the best bound that can be evaluated exactly from the factors; its gap
+    is infinite where no strategy shows how tight it is, and a bound that cannot be evaluated is 0.
+    """
+    problem = as_problem(workload, policy)
+    check_search("gaussian", gap, max_seconds, None)
+    product = structured(problem, "gaussian", None)
+    if product is not None:
+        with limits.noting_interruptions():
+            return structured_bound(product, gap=gap, max_seconds=max_seconds, callback=callback)
+    if is_public(problem):
+        return Bounds(0.0, 0.0, uniform(problem.policy.num_edges), 0.0)
+    limit = math.inf if max_seconds is None else max_seconds
+    with limits.noting_interruptions(), threads_for(problem.policy.num_cells):
+        steps = gaussian.steps(problem, gap=gap)
+        found = search(steps, gap=gap, max_seconds=limit, callback=callback, whole_steps=True)
+        svd = svd_bound(problem)
+    return Bounds(svd, max(svd, found.bound), found.proof, float(found.error / found.bound - 1))

@@ -1,1 +1,0 @@
-"""Mechanisms: the only code that sees data or draws noise."""

@@ -1,6 +1,0 @@
-"""From a table of records to counts over the declared cells of a domain, counted where the table lives."""
-
-from hdmm_bf.mechanisms.histogram.counting import histogram
-from hdmm_bf.mechanisms.histogram.request import Outside
-
-__all__ = ["Outside", "histogram"]

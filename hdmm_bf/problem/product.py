@@ -1,0 +1,105 @@
+"""Product structure: a policy with one factor an attribute and a workload that is a union of products, by their parts.
+
+Nothing here has the size of the domain. Edges of type i are (edge of G_i) x (any cell of the other attributes), and
+each term of the workload is a weight times W_1 (x) ... (x) W_d; bounds and strategies for large domains need no more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+from hdmm_bf._types import EdgeArray, SquareMatrix
+from hdmm_bf.matrix import Identity, Kronecker, Matrix, Ones, Stack, Weighted
+from hdmm_bf.policy import BOTTOM, Policy
+from hdmm_bf.problem.transform import Problem
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Term:
+    """weight times the Kronecker product of one matrix an attribute."""
+
+    weight: float
+    factors: tuple[Matrix, ...]
+
+    @cached_property
+    def grams(self) -> tuple[SquareMatrix, ...]:
+        """W_i^T W_i, one an attribute; the weight is not in them."""
+        return tuple(factor.gram() for factor in self.factors)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ProductProblem:
+    """A workload under a policy, both by their factors.
+
+    Attributes:
+        problem: the same thing, whole.
+        sizes: number of values of every attribute.
+        edges: the edges of every attribute's policy (BOTTOM is -1 and second); empty where it is public.
+        terms: the workload, times the weights of its queries, is the stack of these.
+    """
+
+    problem: Problem
+    sizes: tuple[int, ...]
+    edges: tuple[EdgeArray, ...]
+    terms: tuple[Term, ...]
+
+    @property
+    def has_bottom(self) -> bool:
+        """Whether some edge hides the presence of a record."""
+        return any(bool(np.any(edges[:, 1] == BOTTOM)) for edges in self.edges)
+
+    def is_public(self, attribute: int) -> bool:
+        """Whether no edge moves a record along an attribute."""
+        return len(self.edges[attribute]) == 0
+
+    def is_complete(self, attribute: int) -> bool:
+        """Whether every two values of an attribute are neighbours, and nothing else."""
+        n = self.sizes[attribute]
+        edges = self.edges[attribute]
+        return n > 1 and len(edges) == n * (n - 1) // 2 and not np.any(edges[:, 1] == BOTTOM)
+
+
+def as_product(problem: Problem) -> ProductProblem | None:
+    """Take a problem apart, or return None when its policy or its workload has no product structure."""
+    factors = _policy_factors(problem.policy)
+    sizes = problem.policy.domain.sizes
+    terms = None if factors is None else product_terms(problem.workload.objective, sizes)
+    if factors is None or terms is None:
+        return None
+    written = terms if not problem.workload.is_weighted else product_terms(problem.workload.matrix, sizes)
+    if written is None or len(written) != len(terms):  # weights that cut across the products
+        return None
+    return ProductProblem(problem, sizes, tuple(f.edges for f in factors), terms)
+
+
+def _policy_factors(policy: Policy) -> tuple[Policy, ...] | None:
+    if policy.domain.num_attributes == 1:
+        return (policy,)
+    return policy.factors
+
+
+def product_terms(matrix: Matrix, sizes: tuple[int, ...]) -> tuple[Term, ...] | None:
+    """Return queries as a stack of products over attributes of the given sizes, or None."""
+    return _terms(matrix, sizes, 1.0)
+
+
+def _terms(matrix: Matrix, sizes: tuple[int, ...], weight: float) -> tuple[Term, ...] | None:
+    if isinstance(matrix, Stack):
+        parts = [_terms(block, sizes, weight) for block in matrix.blocks]
+        known = [part for part in parts if part is not None]
+        return tuple(term for part in known for term in part) if len(known) == len(parts) else None
+    if isinstance(matrix, Weighted) and matrix.weights.size == 1:
+        return _terms(matrix.inner, sizes, weight * float(matrix.weights[0]))
+    if len(sizes) == 1:
+        return (Term(weight, (matrix,)),)
+    if isinstance(matrix, Kronecker) and tuple(f.shape[1] for f in matrix.factors) == sizes:
+        return (Term(weight, matrix.factors),)
+    if isinstance(matrix, Identity | Ones):
+        return (Term(weight, tuple(type(matrix)(size) for size in sizes)),)
+    return None

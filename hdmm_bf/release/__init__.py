@@ -1,0 +1,1 @@
+"""Release: the only code where data meet noise, and what is needed around it."""

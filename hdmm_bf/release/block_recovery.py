@@ -1,0 +1,309 @@
+"""Measuring and reconstructing with block strategies: products of small factors, nothing of the domain's size squared.
+
+The estimate of a linear query w is sum_b <(x)_i G_i^T w, y_b>, so every query costs its own factors only; for a
+workload of products whole tables of answers come from applying W_i G_i along every attribute.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+from jaxtyping import Bool, Int64
+
+from hdmm_bf._checks import fail, fits
+from hdmm_bf._types import AnyArray, EdgeArray, IndexArray, Noise, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf.certificate.exact import row_weight
+from hdmm_bf.data.tables import Tables
+from hdmm_bf.matrix import Dense, Identity, Incidence, Matrix, Ones, Sparse
+from hdmm_bf.problem.product import ProductProblem, Term, product_terms
+from hdmm_bf.release import noise as samplers
+from hdmm_bf.release.noise import LARGEST
+from hdmm_bf.release.reconstruction import PROBE, PROBES
+from hdmm_bf.strategies.blocks import AnyTensor, Block, BlockStrategy, apply_factors
+from hdmm_bf.workload import AllRange, Boxes, Prefix, Workload
+
+if TYPE_CHECKING:
+    from hdmm_bf.release.plan import Plan
+
+_EXACT_FLOAT = 2**53
+_BOX_BLOCK = 512
+_UNSEEN = 1e-10
+_ROUNDING = 1e-13
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BlockRecovery:
+    """How answers of a block strategy become answers of a workload."""
+
+    product: ProductProblem
+    strategy: BlockStrategy
+
+    def measure(self, data: Tables, *, room: Sequence[int]) -> list[AnyArray]:
+        """Return the exact integer answers of every block: in 64 bits where they and noise of size `room` fit."""
+        total = data.num_records
+        return [_measured(block, data, total, spare) for block, spare in zip(self.strategy.blocks, room, strict=True)]
+
+    def estimate(self, measured: Sequence[AnyTensor]) -> RealVector:
+        """Return the estimate of every cell; refused when the domain is too large to write out."""
+        self._check_complementary("an estimate of every cell")
+        sizes = self.product.sizes
+        fits("release", f"an estimate of {math.prod(sizes)} cells", math.prod(sizes) * 8, advice="Ask for tables.")
+        total = np.zeros(sizes)
+        for block, y in zip(self.strategy.blocks, measured, strict=True):
+            total += apply_factors(block.inverses, y)
+        return total.ravel()
+
+    def answers(self, workload: Workload, measured: Sequence[AnyTensor]) -> RealVector:
+        """Return the answers of any workload on the same domain that the strategy supports."""
+        terms = self._terms(workload)
+        if workload is not self.product.problem.workload:
+            self._check_complementary(f"workload {workload.spec}")
+        if terms is None:
+            found_all = np.asarray(workload.matrix.mv(self.estimate(measured)), dtype=np.float64)
+            return self._whole_where_public(workload, found_all)
+        found = []
+        for number, term in enumerate(terms):
+            shape = tuple(f.shape[0] for f in term.factors)
+            total = np.zeros(shape)
+            for block, y in zip(self.strategy.blocks, measured, strict=True):
+                maps = _maps(term, block) if block.answers(number) else None
+                if maps is not None:
+                    _check_measured(workload, maps, block)
+                    total += term.weight * apply_factors(maps, y)
+            found.append(total.ravel())
+        return self._whole_where_public(workload, np.concatenate(found))
+
+    def _whole_where_public(self, workload: Workload, answers: RealVector) -> RealVector:
+        """Round answers without noise that are whole but for the rounding of the inverses."""
+        if not self._is_whole(workload):
+            return answers
+        whole = np.rint(answers)
+        near = np.abs(answers - whole) <= _UNSEEN * np.maximum(np.abs(answers), 1.0)
+        return np.where(near & self.public_queries(workload), whole, answers)
+
+    def _is_whole(self, workload: Workload) -> bool:
+        """Whether every coefficient of the queries is a whole number."""
+        terms = product_terms(workload.matrix, self.product.sizes)
+        if terms is None:
+            return isinstance(workload.matrix, Boxes)
+        return all(t.weight == np.rint(t.weight) and all(map(_is_whole, t.factors)) for t in terms)
+
+    def public_queries(self, workload: Workload) -> Bool[np.ndarray, " m"]:
+        """Say which queries no edge of any attribute sees; others than products and boxes are taken for seen."""
+        matrix, sizes = workload.matrix, self.product.sizes
+        flows = [_flows(edges, size) for edges, size in zip(self.product.edges, sizes, strict=True)]
+        if isinstance(matrix, Boxes):
+            sums = [np.concatenate([np.zeros((1, PROBES), dtype=np.int64), np.cumsum(flow, axis=0)]) for flow in flows]
+            seen = [np.any(s[matrix.high[:, i] + 1] != s[matrix.low[:, i]], axis=1) for i, s in enumerate(sums)]
+            return np.asarray(~np.any(seen, axis=0))
+        terms = product_terms(matrix, sizes)
+        if terms is None:
+            return np.zeros(workload.num_queries, dtype=bool)
+        return np.concatenate([_public_rows(term, flows) for term in terms])
+
+    def variances(
+        self, workload: Workload, chosen: IndexArray | None = None, *, spreads: Sequence[AnyTensor] | None = None
+    ) -> RealVector:
+        """Return the variance of every answer, or of chosen ones, given that of every row: 1 / precision by default."""
+        matrix = workload.matrix
+        rows = [_variances(block) for block in self.strategy.blocks] if spreads is None else spreads
+        if isinstance(matrix, Boxes):
+            return self._box_variances(matrix, chosen, rows)
+        terms = self._terms(workload)
+        if terms is None:
+            problem = "standard deviations need products, unions of products, or boxes"
+            raise fail("release", f"workload {workload.spec}", problem, "Ask for such queries.")
+        found = []
+        for number, term in enumerate(terms):
+            total = np.zeros(tuple(f.shape[0] for f in term.factors))
+            for block, spread in zip(self.strategy.blocks, rows, strict=True):
+                maps = _maps(term, block) if block.answers(number) else None
+                if maps is not None:
+                    total += term.weight**2 * apply_factors([m**2 for m in maps], spread)
+            found.append(total.ravel())
+        every = np.where(self.public_queries(workload), 0.0, np.concatenate(found))
+        return every if chosen is None else every[chosen]
+
+    def total_variance(self, settled: Plan) -> float:
+        """Return the sum of the variances of all answers, with the noise of a plan: from the factors' Gram matrices."""
+        terms = self._written()
+        blocks = [(block, row_variances(block, settled)) for block in self.strategy.blocks]
+        if terms is None:
+            return float(sum(self.variances(self.product.problem.workload, spreads=[s for _, s in blocks])))
+        total = 0.0
+        for number, term in enumerate(terms):
+            for block, spread in blocks:
+                if block.answers(number):
+                    carried = [_carried(V, G) for V, G in zip(term.grams, block.inverses, strict=True)]
+                    total += term.weight**2 * _contracted(spread, carried)
+        return total
+
+    def _written(self) -> tuple[Term, ...] | None:
+        """The fitted workload by its factors, as written."""
+        workload = self.product.problem.workload
+        return product_terms(workload.matrix, self.product.sizes) if workload.is_weighted else self.product.terms
+
+    def _check_complementary(self, what: str) -> None:
+        if any(block.terms is not None for block in self.strategy.blocks):
+            problem = "this strategy measures every table of its workload by itself"
+            raise fail("release", what, problem, "Ask for the fitted workload, or fit again with Gaussian noise.")
+
+    def _terms(self, workload: Workload) -> tuple[Term, ...] | None:
+        if workload.num_cells != math.prod(self.product.sizes):
+            problem = f"the strategy is for {math.prod(self.product.sizes)} cells"
+            raise fail("release", f"workload on {workload.num_cells} cells", problem, "Use the same domain.")
+        fits("release", f"{workload.num_queries} answers", workload.num_queries * 8, advice="Ask for fewer queries.")
+        return product_terms(workload.matrix, self.product.sizes)
+
+    def _box_variances(self, boxes: Boxes, chosen: IndexArray | None, rows: Sequence[AnyTensor]) -> RealVector:
+        """For boxes each factor of a query is a difference of two cumulative sums of G_i's rows."""
+        picked = np.arange(len(boxes.low)) if chosen is None else chosen
+        total = np.zeros(picked.size)
+        for block, spread in zip(self.strategy.blocks, rows, strict=True):
+            sums = [np.concatenate([np.zeros((1, G.shape[1])), np.cumsum(G, axis=0)]) for G in block.inverses]
+            for start in range(0, picked.size, _BOX_BLOCK):
+                queries = picked[start : start + _BOX_BLOCK]
+                parts = [(s[boxes.high[queries, i] + 1] - s[boxes.low[queries, i]]) ** 2 for i, s in enumerate(sums)]
+                total[start : start + _BOX_BLOCK] += _paired(parts, spread)
+        return total
+
+
+def _check_measured(workload: Workload, maps: list[RealMatrix], block: Block) -> None:
+    """Refuse queries that see rows which were not measured because no query of the fitted workload does."""
+    missing = block.full_precisions == 0
+    if not missing.any():
+        return
+    seen = [np.abs(m).max(axis=0) > _UNSEEN * float(np.abs(m).max()) for m in maps]
+    if missing[np.ix_(*seen)].any():
+        problem = "asks what the strategy does not measure"
+        raise fail("release", f"workload {workload.spec}", problem, "Fit a strategy for it.")
+
+
+def _paired(parts: list[RealMatrix], tensor: AnyTensor) -> RealVector:
+    """sum_J tensor_J prod_i parts_i[q, j_i] for every query q."""
+    first, *others = parts
+    result = np.tensordot(first, tensor, axes=(1, 0))
+    for part in others:
+        result = np.einsum("qj,qj...->q...", part, result)
+    return np.asarray(result)
+
+
+def _variances(block: Block) -> AnyTensor:
+    with np.errstate(divide="ignore"):
+        spread = np.where(np.isinf(block.precisions), 0.0, 1.0 / block.precisions)
+    return np.broadcast_to(np.where(np.isinf(spread), 0.0, spread), block.shape)
+
+
+def _maps(term: Term, block: Block) -> list[RealMatrix] | None:
+    """W_i G_i for every attribute, or None when the term sees nothing of the block."""
+    maps = []
+    for factor, G in zip(term.factors, block.inverses, strict=True):
+        mapped = np.asarray(factor.mv(G), dtype=np.float64)
+        if float(np.abs(mapped).max()) <= 1e-12 * float(np.abs(G).max()) * factor.shape[1]:
+            return None
+        maps.append(mapped)
+    return maps
+
+
+def row_scales(block: Block, settled: Plan) -> AnyTensor:
+    """Return the scale of the discrete noise of every row, in units of its integers; 0 for rows that need none.
+
+    Guarantees:
+        A row of precision M has a scale s with s^2 M >= (scale 2^bits)^2 (Gaussian) or s row_weight(M) >= scale 2^bits
+        (Laplace), in exact arithmetic: never less noise than the sensitivity was derived for.
+    """
+    if settled.sampler is None:
+        return np.zeros(block.shape)
+    unit = Fraction(settled.sampler.scale) * Fraction(2) ** (sum(block.bits) - settled.bits)
+    levels, place = np.unique(block.precisions, return_inverse=True)
+    scales = np.array([_row_scale(settled.noise, unit, level) for level in levels.tolist()])
+    return np.broadcast_to(scales[place].reshape(block.precisions.shape), block.shape)
+
+
+def _row_scale(noise: Noise, unit: Fraction, precision: float) -> float:
+    """Return the least float, to rounding, that is enough for a row; 0 for rows not measured and for public ones."""
+    if precision == 0 or precision == math.inf:
+        return 0.0
+    weight = row_weight(precision)
+    scale = float(unit) / weight
+    while (
+        Fraction(scale) * Fraction(weight) < unit
+        if noise == "laplace"
+        else Fraction(scale) ** 2 * Fraction(precision) < unit**2
+    ):
+        scale = math.nextafter(scale, math.inf)
+    return scale
+
+
+def row_variances(block: Block, settled: Plan) -> AnyTensor:
+    """Return the variance of the noise of every row, in units of the rows; 0 for rows that have none."""
+    scales = row_scales(block, settled)
+    levels, place = np.unique(scales, return_inverse=True)
+    found = [samplers.Sampler(settled.noise, level, 0.0).variance if level > 0 else 0.0 for level in levels.tolist()]
+    return np.asarray(np.ldexp(np.array(found)[place].reshape(scales.shape), -2 * sum(block.bits)))
+
+
+def _flows(edges: EdgeArray, size: int) -> Int64[np.ndarray, "_ _"]:
+    """Random whole numbers of records moved along every edge of an attribute: what they do to its values."""
+    moves = np.random.default_rng(0).integers(1, PROBE, size=(len(edges), PROBES))
+    return np.asarray(Incidence(edges[:, 0], edges[:, 1], size).mv(moves))
+
+
+def _public_rows(term: Term, flows: Sequence[Int64[np.ndarray, "_ _"]]) -> Bool[np.ndarray, " m"]:
+    """Rows of a product that are the same along every edge: those of each factor are."""
+    public = np.ones(1, dtype=bool)
+    for factor, flow in zip(term.factors, flows, strict=True):
+        unseen = ~np.any(np.asarray(factor.mv(flow)), axis=1)
+        public = np.logical_and.outer(public, unseen).ravel()
+    return public
+
+
+def _is_whole(factor: Matrix) -> bool:
+    """Whether a factor counts whole records: the named ones do, others say it by their entries."""
+    if isinstance(factor, Dense):
+        return bool(np.all(factor.array == np.rint(factor.array)))
+    if isinstance(factor, Sparse):
+        data = factor.sparse().data
+        return bool(np.all(data == np.rint(data)))
+    return isinstance(factor, Identity | Ones | Prefix | AllRange | Boxes)
+
+
+def _carried(V: SquareMatrix, G: RealMatrix) -> RealVector:
+    """Squared size, in the queries, of what each row of a factor adds; zero where it is only rounding."""
+    sizes = np.maximum(np.einsum("ij,ij->j", G, V @ G), 0.0)
+    room = _ROUNDING * float(np.abs(V).max()) * len(V) ** 2 * np.abs(G).max(axis=0) ** 2
+    return np.where(sizes > room, sizes, 0.0)
+
+
+def _contracted(tensor: AnyTensor, vectors: Sequence[RealVector]) -> float:
+    """sum_J tensor_J prod_i vectors_i[j_i]."""
+    for vector in vectors:
+        tensor = np.tensordot(vector, tensor, axes=(0, 0))
+    return float(tensor)
+
+
+def _measured(block: Block, data: Tables, total: int, room: int) -> AnyArray:
+    """(R_1 (x) ... (x) R_d) x in integers; attributes that the block only sums over are left to the data.
+
+    No counts are refused: where a refusal begins, a strategy made for it would show a count that nobody paid for.
+    """
+    sizes = [max(1, int(np.abs(factor).max())) for factor in block.integers]  # 1: what is summed before a zero counts
+    reach = math.prod(sizes) * max(total, 1)
+    summed = [len(factor) == 1 and bool(np.all(factor == factor[0, 0])) for factor in block.integers]
+    kept = [i for i, gone in enumerate(summed) if not gone]
+    constant = math.prod(int(block.integers[i][0, 0]) for i, gone in enumerate(summed) if gone)
+    table, factors = data.table(kept), [block.integers[i] for i in kept]
+    if reach < _EXACT_FLOAT:  # every partial sum is a whole number that float64 holds
+        exact = apply_factors([f.astype(np.float64) for f in factors], table.astype(np.float64))
+        answers = np.rint(exact).astype(np.int64)
+    elif reach + room < LARGEST:
+        answers = apply_factors(factors, table)
+    else:  # whole numbers of any size
+        answers = apply_factors([f.astype(object) for f in factors], table.astype(object))
+    return np.asarray(constant * answers).reshape(block.shape)

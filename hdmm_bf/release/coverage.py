@@ -1,0 +1,74 @@
+"""What a block strategy measures: made-up data, measured without noise, must give back the true answers of a query.
+
+A query that the strategy does not measure would get an answer with a bias that no standard deviation tells. No real
+data are needed to find out.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+from hdmm_bf._checks import fail
+from hdmm_bf._types import RealVector
+from hdmm_bf.data.tables import Histogram, Records, Tables
+from hdmm_bf.domain import Domain
+from hdmm_bf.problem.product import Term, product_terms
+from hdmm_bf.release.block_recovery import BlockRecovery
+from hdmm_bf.strategies.blocks import AnyTensor
+from hdmm_bf.workload import Boxes, Workload
+
+_LARGEST_HISTOGRAM = 2**22
+_RECORDS = 16
+_BIAS = 1e-8
+"""Of the largest answer: more than rounding, less than any count."""
+
+
+def check_covered(recovery: BlockRecovery, workload: Workload) -> None:
+    """Refuse queries that a strategy does not measure, or that are on another domain.
+
+    Guarantees:
+        A workload with a query whose answer would be biased is refused, but for a chance in which the bias vanishes on
+        made-up random data.
+    """
+    sizes = recovery.product.sizes
+    if isinstance(workload.matrix, Boxes) and workload.matrix.sizes != sizes:
+        problem = f"is on another domain, the strategy is for {Domain(sizes)}"
+        raise fail("release", f"workload {workload.spec}", problem, "Ask queries on the same domain.")
+    if workload is recovery.product.problem.workload:
+        return
+    made_up, truth = _made_up(workload, sizes)
+    answers = recovery.answers(workload, _without_noise(recovery, made_up))
+    if np.any(np.abs(answers - truth) > _BIAS * max(1.0, float(np.abs(truth).max(initial=0.0)))):
+        problem = "asks what the strategy does not measure"
+        raise fail("release", f"workload {workload.spec}", problem, "Fit a strategy for it.")
+
+
+def _made_up(workload: Workload, sizes: tuple[int, ...]) -> tuple[Tables, RealVector]:
+    """Return random data and the true answers on them; a histogram, or a few records of a large domain."""
+    rng = np.random.default_rng(0)
+    terms = product_terms(workload.matrix, sizes)
+    if terms is None or workload.num_cells <= _LARGEST_HISTOGRAM:
+        counts = rng.integers(0, 10, size=workload.num_cells)
+        return Histogram(counts.reshape(sizes)), np.asarray(workload.matrix.mv(counts), dtype=np.float64)
+    rows = np.column_stack([rng.integers(0, size, size=_RECORDS) for size in sizes])
+    return Records(rows, Domain(sizes)), np.concatenate([_table(term, rows) for term in terms])
+
+
+def _table(term: Term, rows: np.ndarray) -> RealVector:
+    """True answers of a product on records: the sum of the products of its factors' columns."""
+    columns = [
+        np.asarray(factor.mv(np.eye(factor.shape[1])[:, values]), dtype=np.float64)
+        for factor, values in zip(term.factors, rows.T, strict=True)
+    ]
+    tables = (functools.reduce(np.multiply.outer, [c[:, r] for c in columns]) for r in range(len(rows)))
+    return np.asarray(term.weight * sum(tables)).ravel()
+
+
+def _without_noise(recovery: BlockRecovery, data: Tables) -> Sequence[AnyTensor]:
+    blocks = recovery.strategy.blocks
+    exact = recovery.measure(data, room=[0] * len(blocks))
+    scaled = [np.ldexp(y.astype(np.float64), -sum(block.bits)) for block, y in zip(blocks, exact, strict=True)]
+    return [np.where(block.full_precisions > 0, y, 0.0) for block, y in zip(blocks, scaled, strict=True)]

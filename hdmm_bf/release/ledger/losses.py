@@ -1,0 +1,254 @@
+"""Losses add up: plainly, and in zero-concentrated privacy (zCDP). Additions are exact, in fractions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, TypeAlias, final
+
+import numpy as np
+
+from hdmm_bf._checks import fail
+from hdmm_bf._types import Noise
+from hdmm_bf.release.privacy import zcdp_delta, zcdp_epsilon
+
+Cost: TypeAlias = Noise | Literal["public"]
+"""What a release cost: the loss of its noise, or nothing because every answer is public under the policy."""
+
+_ROUNDING = 1e-12
+_SMALLEST_RHO, _LARGEST_RHO = 1e-300, 10**6
+"""Losses that are converted from zCDP; smaller ones are rounded up, larger ones are only added plainly."""
+
+_LEAST, _MOST = 1e-30, 1e7
+"""Losses that a release can have."""
+
+
+@final
+@dataclass(frozen=True)
+class Total:
+    """What may be spent on one set of data: (epsilon, delta), epsilon alone, or rho. Numbers are exact decimals."""
+
+    epsilon: str | None = None
+    delta: str | None = None
+    rho: str | None = None
+
+    def __str__(self) -> str:
+        named = {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho}
+        return ", ".join(f"{name} = {value}" for name, value in named.items() if value is not None)
+
+
+@final
+@dataclass(frozen=True)
+class Entry:
+    """One release that was paid for.
+
+    Attributes:
+        at: when, in UTC.
+        data: the name of the data.
+        policy: what was protected.
+        noise: "laplace", "gaussian", or "public" when every answer was public and nothing was spent.
+        epsilon: what it cost; see delta and rho.
+        delta: with epsilon, for Gaussian noise.
+        rho: in zCDP, for Gaussian noise.
+        published: where the answers were written, if that is known.
+        remark: what was said about the data, such as that they had changed.
+    """
+
+    at: str
+    data: str
+    policy: str
+    noise: str
+    epsilon: str | None
+    delta: str | None
+    rho: str | None
+    published: str | None
+    remark: str | None = None
+
+
+@final
+@dataclass(frozen=True)
+class Balance:
+    """What was spent from one account and what is left.
+
+    Attributes:
+        account: the name of the data.
+        names: all names that were given to them.
+        num_releases: how many.
+        epsilon: the sum of the epsilons; None when a release has none, only rho.
+        delta: the sum of the deltas; None when epsilon is.
+        rho: the sum in zCDP, where pure epsilon counts as epsilon^2 / 2.
+        epsilon_by_rho: what that sum is at the total's delta; None when the total has none.
+        left_epsilon: the largest epsilon of Laplace noise that a next release could have.
+        left_rho: the largest rho of Gaussian noise that a next release could have.
+        left_plain: epsilon and delta that a next release of Gaussian noise could have by plain addition, if any.
+    """
+
+    account: str
+    names: tuple[str, ...]
+    num_releases: int
+    epsilon: float | None
+    delta: float | None
+    rho: float
+    epsilon_by_rho: float | None
+    left_epsilon: float
+    left_rho: float
+    left_plain: tuple[float, float] | None
+
+    @property
+    def left(self) -> str:
+        """What is left, in words."""
+        parts = [f"epsilon = {_floor(self.left_epsilon)} of Laplace noise"] if self.left_epsilon else []
+        gaussian = [f"rho = {_floor(self.left_rho)}"] if self.left_rho else []
+        if self.left_plain is not None:
+            epsilon, delta = map(_floor, self.left_plain)
+            gaussian.append(f"epsilon = {epsilon} with delta = {delta}")
+        parts += [f"{' or '.join(gaussian)} of Gaussian noise"] if gaussian else []
+        return "; ".join(parts) or "nothing"
+
+
+@final
+@dataclass(frozen=True)
+class _Sums:
+    """Exact sums of losses; epsilon and delta are None when a loss has none."""
+
+    epsilon: Fraction | None
+    delta: Fraction
+    rho: Fraction
+
+    @staticmethod
+    def of(entries: Iterable[Entry]) -> _Sums:
+        sums = _Sums(Fraction(0), Fraction(0), Fraction(0))
+        for entry in entries:
+            sums = sums.plus(entry.noise, entry.epsilon, entry.delta, entry.rho)
+        return sums
+
+    def plus(self, noise: str, epsilon: str | None, delta: str | None, rho: str | None) -> _Sums:
+        if noise == "public":
+            return self
+        plain = None if self.epsilon is None or epsilon is None else self.epsilon + Fraction(epsilon)
+        more = Fraction(rho) if rho is not None else Fraction(epsilon or 0) ** 2 / 2
+        return _Sums(plain, self.delta + Fraction(delta or 0), self.rho + more)
+
+    def within(self, total: Total) -> bool:
+        if total.rho is not None:
+            return self.rho <= Fraction(total.rho)
+        assert total.epsilon is not None
+        limit, room = Fraction(total.epsilon), Fraction(total.delta or 0)
+        if self.epsilon is not None and self.epsilon <= limit and self.delta <= room:
+            return True
+        if room == 0 or self.rho > _LARGEST_RHO:
+            return False
+        rho = max(float(self.rho) * (1 + _ROUNDING), _SMALLEST_RHO)
+        return zcdp_delta(rho, min(float(limit), _LARGEST_RHO)) * (1 + _ROUNDING) <= room
+
+
+def within(total: Total, entries: list[Entry]) -> bool:
+    """Whether losses are proven to stay within a total, by plain addition or by addition in zCDP.
+
+    Guarantees:
+        Additions are exact. Pure epsilon counts as rho = epsilon^2 / 2.
+    """
+    return _Sums.of(entries).within(total)
+
+
+def balance(total: Total, account: str, entries: list[Entry]) -> Balance:
+    """Add up the entries of one account.
+
+    Guarantees:
+        A next release of what is left is within the total, and one of a thousandth more is not.
+    """
+    sums = _Sums.of(entries)
+    return Balance(
+        account,
+        tuple(dict.fromkeys([account, *(entry.data for entry in entries)])),
+        len(entries),
+        None if sums.epsilon is None else float(sums.epsilon),
+        None if sums.epsilon is None else float(sums.delta),
+        float(sums.rho),
+        _epsilon_by_rho(total, sums.rho),
+        _largest(lambda loss: sums.plus("laplace", repr(loss), None, None).within(total)),
+        _largest(lambda loss: sums.plus("gaussian", None, None, repr(loss)).within(total)),
+        _plain_rest(total, sums),
+    )
+
+
+def _plain_rest(total: Total, sums: _Sums) -> tuple[float, float] | None:
+    if total.epsilon is None or total.delta is None or sums.epsilon is None:
+        return None
+    epsilon, delta = Fraction(total.epsilon) - sums.epsilon, Fraction(total.delta) - sums.delta
+    return (_below(epsilon), _below(delta)) if epsilon > 0 and delta > 0 else None
+
+
+def _below(number: Fraction) -> float:
+    """Return the largest number, to rounding, that is at most a fraction when it is written out."""
+    near = float(number)
+    return near if Fraction(repr(near)) <= number else math.nextafter(near, 0.0)
+
+
+def _epsilon_by_rho(total: Total, rho: Fraction) -> float | None:
+    if total.delta is None or rho > _LARGEST_RHO:
+        return None
+    return zcdp_epsilon(max(float(rho), _LEAST), float(total.delta)) if rho else 0.0
+
+
+def _largest(holds: Callable[[float], bool]) -> float:
+    """Return the largest loss of a release, to rounding, for which a condition holds; 0 if there is none."""
+    if not holds(_LEAST):
+        return 0.0
+    if holds(_MOST):
+        return _MOST
+    low, high = _LEAST, _MOST
+    while True:
+        middle = math.sqrt(low * high) if high > 2 * low else (low + high) / 2
+        if not low < middle < high:
+            return low
+        low, high = (middle, high) if holds(middle) else (low, middle)
+
+
+def _floor(loss: float) -> str:
+    """Write a loss with six digits, rounded down so that it can still be spent."""
+    if loss == 0:
+        return "0"
+    step = 10.0 ** (math.floor(math.log10(loss)) - 5)
+    near = f"{loss:.6g}"
+    return near if float(near) <= loss else f"{max(loss - step, 0.0):.6g}"
+
+
+def is_total(total: Total) -> bool:
+    """Whether a total is epsilon, epsilon and a delta below 1, or rho."""
+    if total.rho is not None:
+        return total.epsilon is None and total.delta is None
+    return total.epsilon is not None and (total.delta is None or float(total.delta) < 1)
+
+
+def is_loss(noise: object, epsilon: str | None, delta: str | None, rho: str | None) -> bool:
+    """Whether numbers are those of a kind of noise, so that both ways of adding them up hold."""
+    if noise == "public":
+        return epsilon is None and delta is None and rho is None
+    if noise == "laplace":
+        return epsilon is not None and delta is None and rho is None
+    return noise == "gaussian" and rho is not None and (epsilon is None) == (delta is None)
+
+
+def written(name: str, value: Any) -> str | None:
+    """Write a number so that it comes back exactly; refused if it is no positive number."""
+    if value is None:
+        return None
+    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    try:
+        number = float(value) if real else math.nan
+    except OverflowError:
+        number = math.inf
+    if not 0 < number < math.inf:
+        raise fail("ledger", f"{name}={value!r}", "must be a positive number", "Use for example 1.0.")
+    return repr(number)
+
+
+def is_written(value: object) -> bool:
+    """Whether `written` can have written something: nothing negative, infinite or endless."""
+    try:
+        return isinstance(value, str) and written("", float(value)) == value
+    except ValueError:  # no number, or none that is positive
+        return False

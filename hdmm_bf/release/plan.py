@@ -1,0 +1,235 @@
+"""The plan of a release: which noise, how much, and what it will cost, settled before any data are read.
+
+A plan holds the discrete noise for a strategy's exact integer sensitivity. Its privacy map, OpenDP's own, has been
+asked and has confirmed the request; for (epsilon, delta) the noise is accounted in rho-zCDP, and OpenDP's conversion
+has confirmed that too.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, final, runtime_checkable
+
+from hdmm_bf._checks import fail
+from hdmm_bf._types import Noise
+from hdmm_bf.certificate.dense import Certificate
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.release import noise as samplers
+from hdmm_bf.release.noise import Sampler
+from hdmm_bf.release.privacy import noise_variance, weak_promises, zcdp_epsilon, zcdp_rho
+from hdmm_bf.release.reconstruction import Reconstruction
+from hdmm_bf.strategies import Strategy
+
+_LARGEST_CONVERTED = 1e4
+
+
+@runtime_checkable
+class Recovery(Protocol):
+    """How answers of a strategy become answers of its workload."""
+
+    def total_variance(self, settled: Plan) -> float:
+        """Return the sum of the variances of all answers, with the noise of a plan."""
+
+
+@runtime_checkable
+class Certified(Protocol):
+    """What a plan needs of a fit."""
+
+    @property
+    def problem(self) -> Problem:
+        """The workload and the policy."""
+
+    @property
+    def certificate(self) -> Certificate:
+        """What holds for the strategy."""
+
+    @property
+    def recovery(self) -> Recovery:
+        """How answers of the strategy become answers of the workload."""
+
+
+@runtime_checkable
+class Fitted(Certified, Protocol):
+    """What a release needs of a fit."""
+
+    @property
+    def strategy(self) -> Strategy:
+        """What is measured."""
+
+    @property
+    def recovery(self) -> Reconstruction:
+        """How answers of the strategy become answers of the workload."""
+
+
+@final
+@dataclass(frozen=True)
+class Plan:
+    """Noise that was checked against a request.
+
+    Attributes:
+        noise: "laplace" or "gaussian".
+        epsilon: the epsilon asked for, or None when rho was.
+        delta: the delta asked for, or None.
+        rho: the zCDP parameter of Gaussian noise, or None.
+        sampler: the noise on the strategy's integers; None when every answer is public and no noise is needed.
+        calibrated: the exact sensitivity of the integers that the noise was made for.
+        bits: binary places of the strategy's grid.
+        num_queries: how many.
+        expected_error: expected total squared error of the answers as written, with the noise that will be drawn.
+    """
+
+    noise: Noise
+    epsilon: float | None
+    delta: float | None
+    rho: float | None
+    sampler: Sampler | None
+    calibrated: int
+    bits: int
+    num_queries: int
+    expected_error: float = 0.0
+
+    @property
+    def stddev(self) -> float:
+        """Standard deviation of the noise on one row of the strategy."""
+        return 0.0 if self.sampler is None else math.ldexp(math.sqrt(self.sampler.variance), -self.bits)
+
+    @property
+    def scale(self) -> float:
+        """Scale of the noise on a row of precision 1."""
+        return 0.0 if self.sampler is None else math.ldexp(self.sampler.scale, -self.bits)
+
+    @property
+    def rmse(self) -> float:
+        """Root mean squared error of an answer, with the noise that will be drawn."""
+        return math.sqrt(self.expected_error / self.num_queries)
+
+    @property
+    def loss(self) -> dict[str, float | None]:
+        """What the noise is made for: epsilon of Laplace noise, rho of Gaussian noise."""
+        return {"epsilon": self.epsilon} if self.noise == "laplace" else {"rho": self.rho}
+
+    @property
+    def promise(self) -> str:
+        """The guarantee, in words."""
+        if self.noise == "laplace":
+            return f"epsilon = {self.epsilon:g}"
+        parts = [f"rho = {self.rho:.6g} (zCDP)"]
+        if self.epsilon is not None:
+            parts.insert(0, f"epsilon = {self.epsilon:g}, delta = {self.delta:g}")
+        return ", by ".join(parts)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What whoever signs off the release should know: a sentence for each parameter that promises little."""
+        return weak_promises(epsilon=self.epsilon, delta=self.delta, rho=self.rho)
+
+    def check_made_for(self, certificate: Certificate, derived: int, bits: int) -> None:
+        """Refuse to be carried out on integers of another sensitivity than the plan's, or than their certificate's.
+
+        Args:
+            certificate: what the fit claims.
+            derived: the exact sensitivity of the integers that are about to be used.
+            bits: their binary places.
+        """
+        made_for = self.noise, self.calibrated, self.bits
+        if (self.sampler is None) != (self.calibrated == 0):
+            raise fail("release", "plan", "has noise that does not go with its sensitivity", "Make a new plan.")
+        self._confirm()
+        if made_for != (certificate.noise, certificate.sensitivity_exact, certificate.bits):
+            raise fail("release", "plan", "was made for another strategy", "Make a plan for this one.")
+        if (derived, bits) != (self.calibrated, self.bits):
+            problem = "has another sensitivity than its certificate says"
+            raise fail("release", "strategy", problem, "Certify it: fit again, or load it from its bundle.")
+
+    def _confirm(self) -> None:
+        """Ask the privacy map of the noise once more, so that what was confirmed is what runs."""
+        if self.sampler is None:
+            return
+        asked = self.epsilon if self.noise == "laplace" else self.rho
+        lossy = asked is None or not samplers.privacy_loss(self.sampler, self.calibrated) <= asked
+        if not lossy and self.noise == "gaussian" and self.epsilon is not None and self.delta is not None:
+            lossy = not samplers.approximate_epsilon(self.sampler, self.calibrated, self.delta) <= self.epsilon
+        if lossy or self.sampler.noise != self.noise:
+            raise fail("release", "plan", "has less noise than its promise needs", "Make a new plan.")
+
+    def epsilon_at(self, delta: float) -> float:
+        """Return the epsilon that holds at a delta."""
+        if self.rho is None:
+            assert self.epsilon is not None
+            return self.epsilon
+        return zcdp_epsilon(self.rho, delta)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the privacy parameters and the expected error as plain values."""
+        return {
+            "noise": self.noise,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "rho": self.rho,
+            "noise_scale": self.scale,
+            "grid_bits": self.bits,
+            "expected_error": self.expected_error,
+            "rmse": self.rmse,
+            "warnings": self.warnings,
+        }
+
+
+def plan(fit: Certified, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None) -> Plan:
+    """Settle the noise of a release and check it against the request, before any data are read.
+
+    Args:
+        fit: a fitted strategy.
+        epsilon: the privacy loss; alone for Laplace noise, with delta for Gaussian noise.
+        delta: the probability that it is exceeded.
+        rho: the zCDP parameter, instead of epsilon and delta.
+
+    Guarantees:
+        OpenDP's privacy map of the noise, at the exact integer sensitivity of the strategy under the policy, is at most
+        what was asked for.
+    """
+    certificate = fit.certificate
+    noise_variance(certificate.noise, epsilon=epsilon, delta=delta, rho=rho)  # refuses what does not go together
+    if epsilon is not None and delta is not None and epsilon > _LARGEST_CONVERTED:
+        problem = f"is beyond {_LARGEST_CONVERTED:g}, where zCDP is not converted"
+        raise fail("release", f"epsilon={epsilon}", problem, "Use a smaller epsilon, or rho.")
+    if certificate.noise == "gaussian" and rho is None:
+        assert epsilon is not None
+        assert delta is not None
+        rho = zcdp_rho(epsilon, delta)
+    exact = certificate.sensitivity_exact
+    sampler = None
+    if exact > 0:
+        sampler = _checked_sampler(exact, epsilon if rho is None else rho, certificate.noise)
+        if epsilon is not None and delta is not None:
+            rho, sampler = _confirmed(exact, sampler, epsilon, delta)
+    m = fit.problem.workload.num_queries
+    settled = Plan(certificate.noise, epsilon, delta, rho, sampler, exact, certificate.bits, m)
+    return replace(settled, expected_error=_expected_error(fit, settled))
+
+
+def _expected_error(fit: Certified, settled: Plan) -> float:
+    """From the certificate where every row has the same noise and every query the same weight, else row by row."""
+    certificate = fit.certificate
+    if settled.sampler is None:
+        return 0.0
+    if isinstance(fit.recovery, Reconstruction) and not fit.problem.workload.is_weighted:
+        return certificate.unit_error * (settled.stddev / certificate.sensitivity) ** 2
+    return fit.recovery.total_variance(settled)
+
+
+def _checked_sampler(exact: int, loss: float | None, noise: Noise) -> Sampler:
+    assert loss is not None
+    sampler = samplers.laplace(exact, loss) if noise == "laplace" else samplers.gaussian(exact, loss)
+    if not sampler.loss <= loss:
+        raise fail("release", f"loss {sampler.loss}", f"is more than the {loss} asked for", "Report this as a bug.")
+    return sampler
+
+
+def _confirmed(exact: int, sampler: Sampler, epsilon: float, delta: float) -> tuple[float, Sampler]:
+    """Lower rho, by rounding errors, until OpenDP's own conversion to (epsilon, delta) confirms the request."""
+    rho, less = sampler.loss, 1e-12
+    while samplers.approximate_epsilon(sampler, exact, delta) > epsilon:
+        rho, less = rho * (1 - less), min(2 * less, 0.5)
+        sampler = samplers.gaussian(exact, rho)
+    return rho, sampler

@@ -1,0 +1,102 @@
+"""Strategies and reconstructions as files for other software, written whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import scipy.io
+import scipy.sparse as sp
+
+from hdmm_bf._checks import fail
+from hdmm_bf._types import RealMatrix
+from hdmm_bf.fit import Fit, ProductFit
+from hdmm_bf.report.export.files import parquet_bytes, write_file
+
+Format: TypeAlias = Literal["npz", "csv", "mtx", "parquet", "json"]
+What: TypeAlias = Literal["strategy", "reconstruction"]
+
+_DIGITS = 17
+"""Significant digits that bring every float64 back exactly."""
+
+
+def write_matrix(
+    made: Fit | ProductFit, path: str | Path, *, kind: Format, what: What = "strategy", dense: bool = False
+) -> Path:
+    """Write the strategy matrix, or W A^+, in the given format.
+
+    Implicit strategies are written by their factors, in npz or json; with `dense`, as the matrix they stand for.
+
+    Guarantees:
+        Every format brings back the same numbers, bit by bit.
+    """
+    if isinstance(made, ProductFit):
+        return _write_factors(made, path, kind=kind, what=what, dense=dense)
+    matrix = made.strategy.matrix() if what == "strategy" else made.reconstruction()
+    record: dict[str, Any] = {
+        what: matrix,
+        "kind": made.strategy.kind,
+        "edges": made.problem.policy.edges,
+        "sensitivity": made.certificate.sensitivity,
+        "given_up": made.problem.grounding.given_up,
+    }
+    return write_file(path, _BYTES[kind](matrix, record))
+
+
+def _write_factors(made: ProductFit, path: str | Path, *, kind: Format, what: What, dense: bool) -> Path:
+    """Write the factors and precisions of every block, or the matrix they stand for."""
+    if what != "strategy":
+        advice = "Ask for the answers of a release instead."
+        raise fail("export", what, "an implicit strategy has no written-out reconstruction", advice)
+    facts = {"kind": made.strategy.kind, "sensitivity": made.certificate.sensitivity}
+    if dense:
+        matrix = made.strategy.matrix()
+        return write_file(path, _BYTES[kind](matrix, _dense_record(made, matrix)))
+    if kind not in ("npz", "json"):
+        advice = "Use npz or json, or --dense for the matrix."
+        raise fail("export", f"format={kind!r}", "cannot hold the factors of an implicit strategy", advice)
+    record: dict[str, Any] = {**facts, "blocks": len(made.strategy.blocks)}
+    for b, block in enumerate(made.strategy.blocks):
+        record[f"block{b}_precisions"] = np.where(np.isinf(block.precisions), -1.0, block.precisions)
+        record |= {f"block{b}_factor{i}": block.factor(i) for i in range(len(block.integers))}
+    record |= {f"edges{i}": edges for i, edges in enumerate(made.product.edges)}
+    return write_file(path, _BYTES[kind](np.empty((0, 0)), record))
+
+
+def _dense_record(made: ProductFit, matrix: RealMatrix) -> dict[str, Any]:
+    policy, grounding = made.problem.policy, made.problem.grounding
+    facts = {"kind": "vertex", "sensitivity": made.certificate.sensitivity}
+    return {"strategy": matrix, "edges": policy.edges, "given_up": grounding.given_up, **facts}
+
+
+def _npz(matrix: RealMatrix, record: dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **record)
+    return buffer.getvalue()
+
+
+def _json(matrix: RealMatrix, record: dict[str, Any]) -> bytes:
+    plain = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in record.items()}
+    return json.dumps(plain).encode()
+
+
+def _csv(matrix: RealMatrix, record: dict[str, Any]) -> bytes:
+    buffer = io.StringIO()
+    np.savetxt(buffer, matrix, fmt=f"%.{_DIGITS}g", delimiter=",")
+    return buffer.getvalue().encode()
+
+
+def _mtx(matrix: RealMatrix, record: dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    scipy.io.mmwrite(buffer, sp.coo_array(matrix), precision=_DIGITS, symmetry="general")
+    return buffer.getvalue()
+
+
+def _parquet(matrix: RealMatrix, record: dict[str, Any]) -> bytes:
+    return parquet_bytes({f"c{j}": column for j, column in enumerate(matrix.T)})
+
+
+_BYTES = {"npz": _npz, "csv": _csv, "mtx": _mtx, "parquet": _parquet, "json": _json}

@@ -1,0 +1,139 @@
+"""Releases as files: a header that says what the numbers are, then one line a query or a cell."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hdmm_bf import __version__
+from hdmm_bf._checks import fail
+from hdmm_bf._display import plain, spreadsheet_cell, spreadsheet_note
+from hdmm_bf.release.block_release import BlockRelease
+from hdmm_bf.release.dense import Release
+from hdmm_bf.release.postprocess import Processed, processed_answers
+from hdmm_bf.report.export.files import check_target, parquet_bytes, write_file
+from hdmm_bf.workload import Workload, identity
+
+SUFFIXES = (".csv", ".parquet", ".json")
+
+_NEEDS_QUOTES = re.compile(r"""[",#]|^\s|\s$""")  # '#' starts the notes
+
+
+def write_answers(
+    out: Release | BlockRelease,
+    path: str | Path,
+    *,
+    level: float,
+    processed: Processed | None = None,
+    queries: Workload | None = None,
+) -> Path:
+    """Write the answers with standard deviations and intervals as CSV, Parquet or JSON, by the file's suffix.
+
+    `queries` asks another workload than the fitted one, on the same domain.
+    """
+    asked = out.problem.workload if queries is None else queries
+    if queries is None:
+        answers, stddev, method = out.answers, out.stddev, out.interval_method()
+        low, high = out.interval(level)
+    else:
+        answers, stddev = out.answer(queries)
+        method = "normal" if out.plan.noise == "gaussian" else "tail bound"
+        width = out.half_width(level) * stddev
+        low, high = answers - width, answers + width
+    columns: dict[str, Any] = {
+        "query": asked.names(),
+        "answer": answers,
+        "stddev": stddev,
+        "low": low,
+        "high": high,
+    }
+    if processed is not None:
+        assert isinstance(out, Release), "others are not post-processed"
+        columns["processed"] = processed_answers(out, asked, processed.estimate)
+    notes = {**_notes(out, processed), "queries": asked.title, "interval": f"{100 * level:g} %, {method}"}
+    return _write(path, columns, notes, {**out.summary(), "queries": asked.title, "level": level})
+
+
+def write_estimate(out: Release | BlockRelease, path: str | Path, *, processed: Processed | None = None) -> Path:
+    """Write the estimated histogram, one line a cell, as CSV, Parquet or JSON, by the file's suffix."""
+    domain = out.problem.policy.domain
+    if isinstance(out, BlockRelease):
+        _, deviations = out.answer(identity(domain))
+    else:
+        deviations = out.plan.stddev * np.sqrt(np.diag(out.recovery.covariance))
+    columns: dict[str, Any] = {
+        "cell": [domain.describe(i) for i in range(domain.num_cells)],
+        "estimate": out.estimate,
+        "stddev": deviations,
+    }
+    if processed is not None:
+        columns["processed"] = processed.estimate
+    return _write(path, columns, _notes(out, processed), out.summary())
+
+
+def _notes(out: Release | BlockRelease, processed: Processed | None) -> dict[str, str]:
+    """What a reader must know."""
+    facts = out.summary()
+    notes = {
+        "made by": f"hdmm_bf {__version__}",
+        "workload": facts["workload"],
+        "policy": facts["policy"],
+        "hidden": facts["hides"],
+        "public": "; ".join(facts["discloses"]) or "nothing",
+        "privacy": out.plan.promise,
+        "noise": f"discrete {facts['noise']}, scale {facts['noise_scale']:.6g} on a grid of 2^-{facts['grid_bits']}",
+        "rmse": f"{facts['rmse']:.6g} expected",
+    }
+    return notes if processed is None else {**notes, "post-processing": processed.label}
+
+
+def _write(path: str | Path, columns: Mapping[str, Any], notes: Mapping[str, str], facts: Mapping[str, Any]) -> Path:
+    """Write columns under notes for people; JSON also holds the same facts as plain values.
+
+    Guarantees:
+        Every format brings back the same numbers, bit by bit; a number that is not finite is never written. Parquet
+        and JSON bring back the same names. In CSV, which people open as it is, control characters of names are
+        escaped, and a name that a spreadsheet would take for a formula has an apostrophe before it.
+    """
+    target = check_target(path, SUFFIXES)
+    columns = {key: _column(target, key, value) for key, value in columns.items()}
+    notes = {key: _encodable(value) for key, value in notes.items()}
+    suffix = target.suffix.lower()
+    if suffix == ".csv":
+        return write_file(target, _csv(columns, notes))
+    if suffix == ".parquet":
+        return write_file(target, parquet_bytes(columns, notes))
+    return write_file(target, (json.dumps({"about": notes, **facts, **columns}, allow_nan=False) + "\n").encode())
+
+
+def _column(target: Path, key: str, values: Any) -> list[Any]:
+    """Return a column of numbers, all finite, or of names as plain values."""
+    if not isinstance(values, np.ndarray):
+        return [_encodable(value) for value in values]
+    if not np.all(np.isfinite(values)):
+        advice = "Rescale the workload so that its answers fit in 64-bit floating point."
+        raise fail("export", repr(str(target)), f"{key} holds a number that is not finite", advice)
+    return list(values.tolist())
+
+
+def _encodable(text: str) -> str:
+    """Escape lone surrogates, which no file can hold."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _csv(columns: Mapping[str, list[Any]], notes: Mapping[str, str]) -> bytes:
+    lines = [f"# {key}: {spreadsheet_note(plain(value))}" for key, value in notes.items()]
+    lines += [",".join(map(_field, row)) for row in ([*columns], *zip(*columns.values(), strict=True))]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _field(value: Any) -> str:
+    if not isinstance(value, str):
+        return repr(value)
+    name = spreadsheet_cell(value)
+    return '"' + name.replace('"', '""') + '"' if _NEEDS_QUOTES.search(name) else name

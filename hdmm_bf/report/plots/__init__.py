@@ -1,0 +1,12 @@
+"""Plots: a policy, a strategy, its errors and the search as matplotlib figures; the only home of matplotlib.
+
+Each function returns a `matplotlib.figure.Figure` whose title is the question that it answers. Nothing is shown and
+no global setting is changed: save one with `figure.savefig("name.png")`.
+"""
+
+from hdmm_bf.report.plots.canvas import as_svg
+from hdmm_bf.report.plots.errors import convergence, error_per_query, steps
+from hdmm_bf.report.plots.policies import policy_graph
+from hdmm_bf.report.plots.strategies import strategy_heatmap
+
+__all__ = ["as_svg", "convergence", "error_per_query", "policy_graph", "steps", "strategy_heatmap"]

@@ -1,0 +1,121 @@
+"""A strategy as a picture: a row of colours for every query that is measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hdmm_bf._types import AnyArray, RealMatrix
+from hdmm_bf.fit import Fit, ProductFit
+from hdmm_bf.report.plots import canvas
+from hdmm_bf.strategies.blocks import Block
+
+LARGEST_SIDE = 240
+"""Rows and columns drawn; larger matrices are pooled."""
+
+_MOST_BLOCKS, _MOST_FACTORS = 3, 4
+
+
+def strategy_heatmap(fit: Fit | ProductFit) -> canvas.Figure:
+    """Draw the entries of the strategy; of a strategy of blocks the factors of the largest blocks, side by side."""
+    with canvas.style():
+        if fit.num_rows == 0:
+            return _nothing()
+        return _blocks(fit) if isinstance(fit, ProductFit) else _dense(fit)
+
+
+def _nothing() -> canvas.Figure:
+    figure = canvas.new_figure("What is measured?", height=1.6)
+    axis = figure.subplots()
+    axis.set_axis_off()
+    axis.text(0.0, 0.5, "Nothing: every answer is public.", transform=axis.transAxes)
+    return figure
+
+
+def _dense(fit: Fit) -> canvas.Figure:
+    A = fit.strategy.matrix()
+    pooled, factor = _pooled(A)
+    note = f"{A.shape[0]} measured queries, one a row" + (f"; a dot is {factor}" if factor else "")
+    figure = canvas.new_figure("What is measured, with which weights?", height=4.4, note=note)
+    axis = figure.subplots()
+    shown = _heat(axis, pooled, A.shape)
+    axis.set_xlabel("cell" if fit.strategy.kind == "vertex" else "edge of the policy")
+    axis.set_ylabel("measured query")
+    bar = figure.colorbar(shown, ax=axis, shrink=0.8)
+    bar.set_label("weight (largest = 1)", fontsize=9)
+    ticks = np.array([-1.0, -0.25, 0.0, 0.25, 1.0])
+    bar.set_ticks(list(_stretched(ticks)), labels=[f"{t:g}" for t in ticks])
+    return figure
+
+
+def _blocks(fit: ProductFit) -> canvas.Figure:
+    blocks = sorted(fit.strategy.blocks, key=lambda block: -block.num_rows)[:_MOST_BLOCKS]
+    columns = min(_MOST_FACTORS, max(len(block.integers) for block in blocks))
+    figure = canvas.new_figure(
+        "What is measured? Every product of one row from each.",
+        height=1.0 + (1.9 if columns > 2 else 2.5) * len(blocks),
+        note=_blocks_note(fit, len(blocks), columns),
+    )
+    axes = figure.subplots(len(blocks), columns, squeeze=False)
+    for number, block in enumerate(blocks):
+        for attribute, axis in enumerate(axes[number]):
+            _factor(axis, block, attribute)
+        axes[number, 0].set_ylabel(f"block of\n{block.num_rows} rows", fontsize=9)
+    return figure
+
+
+def _blocks_note(fit: ProductFit, blocks: int, columns: int) -> str:
+    attributes = len(fit.strategy.blocks[0].integers)
+    words = []
+    if blocks < len(fit.strategy.blocks):
+        words.append(f"the largest {blocks} of {len(fit.strategy.blocks)} blocks")
+    if columns < attributes:
+        words.append(f"the first {columns} of {attributes} attributes")
+    return f"Drawn: {', '.join(words)}." if words else ""
+
+
+def _factor(axis: Any, block: Block, attribute: int) -> None:
+    matrix = block.factor(attribute)
+    _heat(axis, _pooled(matrix)[0], matrix.shape)
+    axis.set_title(f"attribute {attribute + 1}", fontsize=9)
+    axis.set_xlabel("value", fontsize=9)
+    axis.tick_params(labelsize=8)
+
+
+def _heat(axis: Any, pooled: RealMatrix, shape: tuple[int, ...]) -> Any:
+    """Colour entries by sign and size; the square root keeps small weights visible."""
+    from matplotlib.ticker import MaxNLocator
+
+    largest = float(np.abs(pooled).max(initial=0.0)) or 1.0
+    box = (-0.5, shape[1] - 0.5, shape[0] - 0.5, -0.5)
+    shown = axis.imshow(
+        _stretched(pooled / largest),
+        cmap="PuOr_r",
+        vmin=-1,
+        vmax=1,
+        aspect="auto" if max(shape) > 2.5 * min(shape) else "equal",
+        extent=box,
+        interpolation="nearest",
+    )
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
+    axis.spines[["top", "right"]].set_visible(True)
+    return shown
+
+
+def _stretched(values: AnyArray) -> AnyArray:
+    return np.asarray(np.sign(values) * np.sqrt(np.abs(values)))
+
+
+def _pooled(matrix: RealMatrix) -> tuple[RealMatrix, str]:
+    """Shrink a large matrix by taking of every tile the entry of largest size, and say how large the tiles are."""
+    tall, wide = (-(-side // LARGEST_SIDE) for side in matrix.shape)
+    if tall == wide == 1:
+        return matrix, ""
+    rows, columns = -(-matrix.shape[0] // tall), -(-matrix.shape[1] // wide)
+    padded = np.zeros((rows * tall, columns * wide))
+    padded[: matrix.shape[0], : matrix.shape[1]] = matrix
+    tiles = padded.reshape(rows, tall, columns, wide).swapaxes(1, 2).reshape(rows, columns, -1)
+    chosen = np.abs(tiles).argmax(axis=2)[:, :, None]
+    return np.take_along_axis(tiles, chosen, axis=2)[:, :, 0], f"the largest of {tall} x {wide}"

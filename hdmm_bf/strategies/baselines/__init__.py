@@ -1,0 +1,1 @@
+"""The paper's and the classical mechanisms as strategies: what a search must not fall behind."""

@@ -1,0 +1,225 @@
+"""Vertex strategies under any policy: every entry of A free, the largest column norm of A P smoothed.
+
+    log tr(V (A^T A)^-1) + 2 log || h ||_q,    h_e = sum_j sqrt((A p_e)_j^2 + eta^2)
+
+with eta falling and q rising together. Starts are the identity on all cells together with cuts of the policy graph
+(one row for each side of a cut: along the Fiedler order of a component, or between clusters of cells), then kicks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse import csgraph
+
+from hdmm_bf import _linalg as la
+from hdmm_bf._types import RealMatrix, RealVector
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies.drafts import Draft, draft, edge_columns
+from hdmm_bf.strategies.laplace import cell_budgets as budget
+from hdmm_bf.strategies.laplace.cell_budgets import with_grounds
+from hdmm_bf.strategies.search import minimise
+
+NAME = "vertex"
+LARGEST_PRODUCT = 2 * 10**8
+"""Rows times cells times edges up to which the family is worth its time."""
+
+_PADDING = 16
+_GAPS = (6, 8, 5, 12, 4, 7, 16, 3)
+"""Cells between two cuts of a start."""
+_STARTS = 10
+_DEEP = 3
+"""Starts polished deeply before the kicks begin."""
+
+
+def loss(A: Any, V: Any, P: Any, eta: Any, q: Any) -> Any:
+    """Log of the error with the smoothed sensitivity; rows of zeros stay zero."""
+    import jax
+    import jax.numpy as jnp
+
+    h = jnp.sqrt((A @ P) ** 2 + eta**2).sum(axis=0)
+    top = jax.lax.stop_gradient(h.max())
+    C = jnp.linalg.cholesky(A.T @ A)
+    half = jax.scipy.linalg.solve_triangular(C, V, lower=True)
+    trace = jnp.trace(jax.scipy.linalg.solve_triangular(C, half.T, lower=True))
+    return jnp.log(trace) + 2 * jnp.log(top) + 2 / q * jnp.log(((h / top) ** q).sum())
+
+
+class _Polish:
+    """Descend from a strategy through a sequence of sharper and sharper smoothings."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.V = problem.gram / np.mean(np.diag(problem.gram))
+        self.P = problem.P.dense()
+
+    def __call__(self, A: RealMatrix, *, start: float, stop: float, levels: int, iterations: int) -> Draft:
+        best = current = self._draft(A)
+        A = np.vstack([current.matrix, np.zeros((-len(A) % _PADDING, A.shape[1]))])
+        powers = np.geomspace(0.3 / start, 0.08 / stop, levels)
+        for eta, q in zip(np.geomspace(start, stop, levels), powers, strict=True):
+            _, A = minimise(loss, A, self.V, self.P, eta, q, max_iterations=iterations, tolerance=1e-11)
+            current = self._draft(A)
+            A = current.matrix
+            best = min(best, current, key=lambda d: d.error)
+        rows = np.abs(edge_columns(self.problem, best.matrix)).max(axis=1) > 1e-4
+        return min(best, self._draft(best.matrix[rows]), key=lambda d: d.error)
+
+    def _draft(self, A: RealMatrix) -> Draft:
+        return draft(self.problem, "vertex", A, norm="L1", origin=NAME)
+
+
+def polish(problem: Problem, found: Draft) -> Draft:
+    """Continue another family's vertex strategy with every entry free; never worse than it."""
+    better = _Polish(problem)(found.matrix, start=3e-3, stop=1e-5, levels=6, iterations=200)
+    return better._replace(origin=f"{found.origin}, polished") if better.error < found.error else found
+
+
+def steps(problem: Problem, *, seed: int) -> Iterator[Draft]:
+    """Yield the best strategy after every start, deep polish or kick, for ever."""
+    rng = np.random.default_rng(seed)
+    polish = _Polish(problem)
+    pool: list[tuple[Draft, float]] = []
+    best: Draft | None = None
+    for count in range(_STARTS):
+        rows, gap = _start(problem, rng, count, min(pool, key=lambda t: t[0].error)[1] if pool else 6.0)
+        found = polish(rows, start=1e-2, stop=3e-5, levels=6, iterations=120)
+        pool.append((found, gap))
+        best = found if best is None or found.error < best.error else best
+        yield best
+    assert best is not None
+    for found, _ in sorted(pool, key=lambda t: t[0].error)[:_DEEP]:
+        deep = polish(found.matrix, start=3e-3, stop=1e-5, levels=7, iterations=400)
+        best = min(best, deep, key=lambda d: d.error)
+        yield best
+    bumps = _Bumps(problem, rng)
+    while True:
+        kicked = bumps.kick(best.matrix)
+        found = polish(kicked, start=3e-3, stop=1e-5, levels=6, iterations=250)
+        best = min(best, found, key=lambda d: d.error)
+        yield best
+
+
+def _start(problem: Problem, rng: np.random.Generator, count: int, best_gap: float) -> tuple[RealMatrix, float]:
+    """Identity on all cells and cuts, with a gap between cuts from the list or around the best one."""
+    kind = ("order", "workload", "order", "graph")[count % 4]
+    gap = float(_GAPS[(count // 2) % len(_GAPS)])
+    if kind == "order" and count % 8 >= 4:
+        gap = best_gap * rng.uniform(0.85, 1.2)
+    D, _ = with_grounds(problem)
+    if kind == "order":
+        cuts = _ordering_cuts(problem, D, gap, rng)
+    else:
+        count_clusters = int(np.clip(round(len(problem.gram) / gap), 2, len(D)))
+        cuts = _cluster_cuts(problem, D, count_clusters, rng, by_workload=kind == "workload")
+    return np.vstack([D, cuts]), gap
+
+
+def _graph(problem: Problem, num_vertices: int, label: RealVector | np.ndarray) -> sp.csr_array:
+    """The policy graph with an explicit ground a group."""
+    P, n = problem.P, problem.P.num_vertices
+    tail = np.where(P.tail >= 0, P.tail, n + label[P.head])
+    ones = np.ones(P.head.size)
+    half = sp.csr_array((ones, (P.head, tail)), shape=(num_vertices, num_vertices))
+    return sp.csr_array(half + half.T)
+
+
+def _ordering_cuts(problem: Problem, D: RealMatrix, gap: float, rng: np.random.Generator) -> RealMatrix:
+    """The first cells along the Fiedler order of every component, every `gap` cells, with a random offset."""
+    _, label = with_grounds(problem)
+    graph = _graph(problem, len(D), label)
+    count, component = csgraph.connected_components(graph, directed=False)
+    rows = []
+    for c in range(count):
+        cells = np.flatnonzero(component == c)
+        if cells.size < 3:
+            continue
+        laplacian = csgraph.laplacian(graph[cells][:, cells]).toarray()
+        order = cells[np.argsort(la.eigen(laplacian)[1][:, 1])]
+        place = rng.uniform(0.3, 1.0) * gap
+        while place < order.size - 0.5:
+            row = np.zeros(len(D))
+            row[order[: max(1, round(place))]] = 1.0
+            rows.append(row)
+            place += gap
+    return np.asarray(np.array(rows).reshape(-1, len(D)) @ D)
+
+
+def _cluster_cuts(
+    problem: Problem, D: RealMatrix, clusters: int, rng: np.random.Generator, *, by_workload: bool
+) -> RealMatrix:
+    """Clusters of cells, a spanning tree of the graph between them, and for each tree edge the far side of the cut."""
+    _, group = with_grounds(problem)
+    graph = _graph(problem, len(D), group)
+    if by_workload:
+        points = budget.embedding(D @ problem.gram @ D.T)
+        label = budget.clusters(points / np.abs(points).max(), clusters, rng)
+    else:
+        label = _voronoi(graph, clusters, rng)
+    _, label = np.unique(label, return_inverse=True)
+    k = int(label.max()) + 1
+    member = sp.csr_array((np.ones(label.size), (label, np.arange(label.size))), shape=(k, label.size))
+    links = (member @ graph @ member.T).toarray()
+    np.fill_diagonal(links, 0)
+    tree = csgraph.minimum_spanning_tree(np.where(links > 0, 1.0 / np.maximum(links, 1e-9), 0))
+    tree = tree + tree.T
+    rows, done = [], np.zeros(k, dtype=bool)
+    for root in np.argsort(-links.sum(axis=1)):
+        if done[root]:
+            continue
+        order, parent = csgraph.breadth_first_order(tree, root, directed=False)
+        done[order] = True
+        side = np.eye(k)
+        for vertex in order[::-1]:
+            if parent[vertex] >= 0:
+                side[parent[vertex]] += side[vertex]
+                rows.append(side[vertex])
+    return np.asarray(np.array(rows).reshape(-1, k)[:, label] @ D)
+
+
+def _voronoi(graph: sp.csr_array, clusters: int, rng: np.random.Generator) -> np.ndarray:
+    """Graph Voronoi cells around seeds chosen far apart."""
+    size = graph.shape[0]
+    nearest, label = np.full(size, np.inf), np.zeros(size, dtype=np.int64)
+    seed = int(rng.integers(size))
+    for c in range(clusters):
+        hops = csgraph.dijkstra(graph, unweighted=True, indices=seed)
+        label[hops < nearest] = c
+        nearest = np.minimum(nearest, hops)
+        beyond = nearest[np.isfinite(nearest)].max() + 1
+        seed = int(np.argmax(np.where(np.isinf(nearest), beyond, nearest) + rng.uniform(0, 0.5, size)))
+    return label
+
+
+class _Bumps:
+    """Kicks of a strategy: shake entries, drop rows, add rows around a cell."""
+
+    def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
+        self.D, label = with_grounds(problem)
+        graph = _graph(problem, len(self.D), label)
+        self.near = sp.csr_array((graph + sp.eye_array(len(self.D))) > 0).astype(np.float64)
+        self.rng = rng
+
+    def kick(self, A: RealMatrix) -> RealMatrix:
+        """Return a strategy near A."""
+        rng = self.rng
+        move = int(rng.integers(3))
+        if move == 0:
+            shaken = rng.uniform(size=A.shape) < 0.2
+            return np.asarray(A + rng.choice([0.02, 0.1]) * rng.normal(size=A.shape) * shaken)
+        if move == 1:
+            A = np.delete(A, rng.choice(len(A), min(len(A) - 1, int(rng.integers(1, 4))), replace=False), 0)
+        return np.vstack([A, *(self._bump() for _ in range(int(rng.integers(1, 5))))])
+
+    def _bump(self) -> RealMatrix:
+        rng = self.rng
+        row = np.zeros(len(self.D))
+        row[rng.integers(row.size)] = 1.0
+        for _ in range(int(rng.integers(3))):
+            row = (self.near @ row > 0).astype(np.float64)
+        if rng.uniform() < 0.5:
+            row = row * rng.uniform(0, 1, row.size)
+        return np.asarray(rng.uniform(0.1, 0.5) * row @ self.D)[None]

@@ -1,9 +1,0 @@
-"""Implicit Gaussian strategies for product domains: four families, and the choice between them.
-
-`choose.fit_product` is the entrance; what it returns, `Found`, is in floating point and not yet scaled to a grid.
-"""
-
-from hdmm_bf.strategies.products.choose import FAMILIES, fit_product
-from hdmm_bf.strategies.products.sketch import Found, Sketch
-
-__all__ = ["FAMILIES", "Found", "Sketch", "fit_product"]
