@@ -236,7 +236,7 @@ def test_workload_files_must_have_a_column_for_each_cell_of_the_domain(written, 
 
 def test_fit_takes_a_file_and_flags_override_it(tmp_path):
     (tmp_path / "people.toml").write_text(PEOPLE.replace('family = "p-identity"\n', ""))
-    flags = ("--noise", "gaussian", "--gap", "0.002", "--json")
+    flags = ("--noise", "gaussian", "--gap", "0.002", "--workers", "1", "--json")
     assert_one_sentence(run("fit", "people.toml", *flags, cwd=tmp_path), "people.toml: line 24: ")
     (tmp_path / "people.toml").write_text(PEOPLE.replace('family = "p-identity"\n', "") + "delta = 1e-6\n")
     result = run("fit", "--problem", "people.toml", *flags, cwd=tmp_path)

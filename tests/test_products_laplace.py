@@ -322,7 +322,7 @@ def test_an_interrupted_structured_search_keeps_what_it_has(workload, policy, fa
     made = bf.fit(workload, policy, noise="laplace", family=family, callback=stop)
     searched = family != "union"  # tables of counts are divided in closed form
     assert made.status == ("interrupted" if searched else "finished")
-    assert len(made.trace) == searched
+    assert len(made.trace) == 1, "the callback was called once"
     assert made.unit_error >= made.bounds.lower > 0
 
 
