@@ -11,7 +11,7 @@ from hdmm_bf._checks import InputError
 from hdmm_bf.bounds.products import proof_bound
 from hdmm_bf.bounds.products.grid import as_grid, grid_bound, profile
 from hdmm_bf.bounds.products.typed import best_weights, typed, typed_bound
-from tests.test_products import product
+from tests.support.instances import product
 
 
 def test_the_grid_bound_is_the_dense_dual_bound_of_its_weights():

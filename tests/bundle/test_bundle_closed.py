@@ -18,7 +18,7 @@ from hdmm_bf.bundle.checks import MOST_BITS
 from hdmm_bf.bundle.dense import BundleError
 from hdmm_bf.cli import app
 from hdmm_bf.report.export import check_apart
-from tests.test_bundle_hostile import forge
+from tests.support.bundles import forge
 
 COUNTS = "\n".join(map(str, range(6)))
 

@@ -1,6 +1,5 @@
 """Bundles from strangers: whatever was forged or damaged, it is refused in words or changes nothing."""
 
-import hashlib
 import io
 import json
 import shutil
@@ -18,6 +17,7 @@ from hdmm_bf.bundle.dense import BundleError
 from hdmm_bf.cli import app
 from hdmm_bf.domain import Domain
 from hdmm_bf.fit import stored
+from tests.support.bundles import forge, repair
 
 W = np.array([[1.0, 2, 0, 0, 0, 1], [0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1]])
 ENDS = ([0, 1, 2, 3, 4, 0], [1, 2, 3, 4, 5, -1])
@@ -42,21 +42,6 @@ def bundles(tmp_path_factory):
 
 def copied(bundles, name, tmp_path):
     return shutil.copytree(bundles[name], tmp_path / "x.bf")
-
-
-def repair(path, manifest):
-    """Write the manifest with right checksums, as somebody who wants to cheat would."""
-    if isinstance(manifest.get("files"), dict):
-        for name in manifest["files"]:
-            if (path / name).is_file():
-                manifest["files"][name] = hashlib.sha256((path / name).read_bytes()).hexdigest()
-    (path / "manifest.json").write_text(json.dumps(manifest))
-
-
-def forge(path, change):
-    manifest = json.loads((path / "manifest.json").read_text())
-    change(path, manifest)
-    repair(path, manifest)
 
 
 def says(**claims):

@@ -16,7 +16,7 @@ from hdmm_bf.cli import app
 from hdmm_bf.domain import Domain
 from hdmm_bf.report import render
 from hdmm_bf.report.export import write_answers
-from tests.test_bundle_hostile import forge
+from tests.support.bundles import forge
 
 FALSE_NAMES = {
     "ratio signs": "threshold\u223664\u22364",

@@ -1,40 +1,15 @@
 """The command `hdmm-bf`, run the way a user runs it: words, one JSON object, or one sentence and exit code 2."""
 
 import json
-import os
 import subprocess
 import sys
 
 import pytest
 
+from tests.support.command_line import assert_one_sentence, run
+from tests.support.mistakes import only_text
+
 SCREEN = 24
-
-
-def run(*arguments, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "hdmm_bf", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        timeout=120,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80"},
-        check=False,
-    )
-
-
-def only_text(value):
-    """Name a test by its words, not by the bytes of its file."""
-    return value if isinstance(value, str) and len(value) < 40 else ""
-
-
-def assert_one_sentence(result, *fragments):
-    assert result.returncode == 2, result.stderr
-    assert result.stdout == ""
-    assert "Traceback" not in result.stderr
-    assert len(result.stderr.splitlines()) == 1, result.stderr
-    assert result.stderr.startswith("hdmm-bf: ")
-    for fragment in fragments:
-        assert fragment in result.stderr
 
 
 def test_explain_says_in_words_what_is_hidden_and_what_is_public():

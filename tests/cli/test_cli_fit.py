@@ -20,7 +20,7 @@ from hdmm_bf._display import percent
 from hdmm_bf.cli import app
 from hdmm_bf.cli.show import remaining
 from hdmm_bf.fit import comparison
-from tests.test_cli import assert_one_sentence, run
+from tests.support.command_line import assert_one_sentence, run
 
 LAPLACE = ["-w", "all-range:6x6", "-g", "unbounded:6x6", "--noise", "laplace", "--family"]
 FIT_FIELDS = [

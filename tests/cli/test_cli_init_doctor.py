@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from hdmm_bf.cli import app
 from hdmm_bf.fit.problem_file import read
-from tests.test_cli import assert_one_sentence, run
+from tests.support.command_line import assert_one_sentence, run
 
 DOCTOR = sys.modules["hdmm_bf.cli.doctor"]
 

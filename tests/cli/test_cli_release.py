@@ -1,22 +1,16 @@
 """`release` and `ledger` as a user runs them: one object, one sentence, nothing spent on a mistake."""
 
-import contextlib
 import csv
-import io
 import json
 import os
 import shutil
-import sys
-from types import SimpleNamespace
-from unittest import mock
 
 import numpy as np
 import pytest
 
 import hdmm_bf as bf
-from hdmm_bf import cli
 from hdmm_bf.release.ledger import Ledger
-from tests.test_cli import assert_one_sentence, run
+from tests.support.command_line import assert_one_sentence, call, run
 
 SECRET = 987654321
 COUNTS = [SECRET, 1, 4, 1, 5, 9]
@@ -46,16 +40,6 @@ def made(tmp_path_factory):
 @pytest.fixture
 def folder(made, tmp_path):
     return shutil.copytree(made, tmp_path / "work")
-
-
-def call(*arguments, cwd):
-    """Run `hdmm-bf` inside this process."""
-    out, err = io.StringIO(), io.StringIO()
-    argv = mock.patch.object(sys, "argv", ["hdmm-bf", *map(str, arguments)])
-    streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
-    with argv, contextlib.chdir(cwd), streams[0], streams[1], pytest.raises(SystemExit) as ended:
-        cli.main()
-    return SimpleNamespace(returncode=ended.value.code, stdout=out.getvalue(), stderr=err.getvalue())
 
 
 def release(folder, *arguments, bundle="g.bf", data="x.csv", out="a.csv", privacy=GAUSSIAN):
@@ -398,7 +382,7 @@ def test_ledger_of_something_else_is_one_sentence(name, words, folder):
 
 
 def test_a_touched_ledger_is_one_sentence(folder):
-    from tests.test_ledger import change
+    from tests.support.ledgers import change
 
     release(folder, *BOOK)
     change(folder / "spent.db", "UPDATE spent SET epsilon = '-1'")

@@ -11,8 +11,8 @@ from hdmm_bf._checks import InputError
 from hdmm_bf.data.counts import read_counts
 from hdmm_bf.domain import Domain
 from hdmm_bf.release.dense import checked_counts
+from tests.support.array_files import npy, saved
 from tests.support.mistakes import PEOPLE, THREE_PARTS, _as_users_run_it, only_text  # noqa: F401
-from tests.test_bad_files import npy, saved
 
 SECRET = 987654321
 """A count that no message may show."""

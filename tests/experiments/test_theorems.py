@@ -1,6 +1,6 @@
 """The paper's theorems computed exactly on small instances, and two of its sentences that do not hold as written.
 
-`tests/test_paper.py` holds the algebra of Sections 3 and 4; here are privacy losses and orders of error.
+`test_paper.py` holds the algebra of Sections 3 and 4; here are privacy losses and orders of error.
 Reference: Haney, Machanavajjhala, Ding, "Design of Policy-Aware Differentially Private Algorithms".
 """
 

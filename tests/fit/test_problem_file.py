@@ -10,8 +10,8 @@ import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError
 from hdmm_bf.fit.problem_file import line_of, read
+from tests.support.command_line import assert_one_sentence, run
 from tests.support.mistakes import THREE_PARTS, table
-from tests.test_cli import assert_one_sentence, run
 
 PEOPLE = """\
 [[domain.attribute]]

@@ -1,6 +1,5 @@
 """Bad matrix files, numbers that overflow and sizes that do not fit: refused in one sentence, before anything grows."""
 
-import io
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError, readable_bytes
 from hdmm_bf.problem import transform
 from hdmm_bf.problem.sensitivity import edge_norms, sensitivity
+from tests.support.array_files import npy, saved, zipped
 from tests.support.mistakes import (  # noqa: F401
     FINITE,
     IMPLICIT,
@@ -29,27 +29,6 @@ from tests.support.mistakes import (  # noqa: F401
     problem,
     table,
 )
-
-
-def npy(shape, kind="<f8"):
-    """Header of a .npy file."""
-    out = io.BytesIO()
-    np.lib.format.write_array_header_1_0(out, {"descr": kind, "fortran_order": False, "shape": shape})
-    return out.getvalue()
-
-
-def saved(save, *args, **kwargs):
-    out = io.BytesIO()
-    save(out, *args, **kwargs)
-    return out.getvalue()
-
-
-def zipped(**members):
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(f"{name}.npy", content)
-    return out.getvalue()
 
 
 def mtx(kind, *lines):

@@ -22,10 +22,10 @@ from hdmm_bf._checks import InputError
 from hdmm_bf.data.counts import read_counts
 from hdmm_bf.release.dense import carry_out, checked_counts
 from hdmm_bf.release.plan import plan
+from tests.support.array_files import saved
+from tests.support.command_line import call
 from tests.support.mistakes import PEOPLE, _as_users_run_it  # noqa: F401
 from tests.support.mutations import MUTATIONS, WEIGHTS, damaged, odd_arrays, pick, repair, report
-from tests.test_bad_files import saved
-from tests.test_cli_release import call
 
 MOST_MEMORY = 2**30
 """Bytes by which all of this may grow the process."""

@@ -23,9 +23,9 @@ from hdmm_bf.strategies import search
 from hdmm_bf.strategies import search as solver
 from hdmm_bf.strategies.gaussian import dense as gaussian
 from hdmm_bf.strategies.laplace import p_identity
+from tests.support.command_line import assert_one_sentence, run
 from tests.support.mistakes import assert_refused, table
 from tests.support.on_devices import problems, spd
-from tests.test_cli import assert_one_sentence, run
 
 ROOT = Path(__file__).parents[2]
 QUICK = {"XLA_FLAGS": "--xla_backend_optimization_level=0", "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}

@@ -17,7 +17,7 @@ from hdmm_bf import policy, workload
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.noise import Sampler
 from hdmm_bf.strategies import Strategy
-from tests.test_release_privacy import shipped
+from tests.support.fits import shipped
 
 WRONG = 1e-6
 """Probability that a bound does not hold, shared by its two error rates."""

@@ -15,7 +15,7 @@ from hdmm_bf.release import intervals
 from hdmm_bf.release.dense import carry_out
 from hdmm_bf.release.intervals import laplace_bound, laplace_quantiles, normal_quantile
 from hdmm_bf.strategies import Strategy
-from tests.test_release_privacy import shipped
+from tests.support.fits import shipped
 
 LEVELS = [0.5, 0.8, 0.95, 0.99, 0.999]
 WITHIN = 1e-5

@@ -16,8 +16,8 @@ from hdmm_bf._checks import InputError
 from hdmm_bf.data.tables import Histogram
 from hdmm_bf.release.ledger import Entry, Ledger, account_name, fingerprint, storage, within
 from hdmm_bf.release.ledger.names import digest
+from tests.support.ledgers import best_epsilon, change, pay, refused
 from tests.support.mistakes import _as_users_run_it  # noqa: F401
-from tests.test_ledger import best_epsilon, change, pay, refused
 
 JANUARY, FEBRUARY = np.array([3, 1, 4]), np.array([3, 2, 5])
 SALT = bytes(32)

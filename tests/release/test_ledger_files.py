@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hdmm_bf.release.ledger import Ledger
+from tests.support.ledgers import change, nobody, pay, refused
 from tests.support.mistakes import THREE_PARTS, _as_users_run_it  # noqa: F401
-from tests.test_ledger import change, pay, refused
 
 
 @pytest.fixture
@@ -138,19 +138,6 @@ def test_a_ledger_stays_where_it_was_opened(tmp_path, monkeypatch):
     pay(ledger, 1.0)
     assert list(Path().iterdir()) == []
     refused(lambda: pay(Ledger("../spent.db"), 1.0))
-
-
-@contextlib.contextmanager
-def nobody():
-    """Run a block without the rights of the administrator, if the tests have them."""
-    if os.getuid() != 0:
-        yield
-        return
-    os.setresuid(65534, 65534, 0)
-    try:
-        yield
-    finally:
-        os.setresuid(0, 0, 0)
 
 
 @pytest.mark.skipif(not hasattr(os, "setresuid"), reason="needs POSIX users")

@@ -15,8 +15,8 @@ from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release import postprocess as postprocessing
 from hdmm_bf.strategies import Strategy
 from tests.support import oracles
+from tests.support.fits import shipped
 from tests.support.instances import given_policies, halves
-from tests.test_release_privacy import shipped
 
 BOTTOM = -1
 

@@ -16,7 +16,7 @@ from hdmm_bf.release import publish
 from hdmm_bf.release.dense import Release, carry_out
 from hdmm_bf.release.noise import Sampler
 from hdmm_bf.strategies import Strategy
-from tests.test_release_privacy import shipped
+from tests.support.fits import shipped
 
 COUNT = 987654321
 """A count that no message may show."""

@@ -14,7 +14,7 @@ from hdmm_bf.release import plan as plans
 from hdmm_bf.release import privacy
 from hdmm_bf.release.dense import carry_out
 from hdmm_bf.strategies import Strategy
-from tests.test_release_privacy import shipped
+from tests.support.fits import shipped
 
 COUNT = 987654321
 

@@ -18,8 +18,6 @@ from hypothesis import settings
 import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf.bounds.dense import is_public
-from hdmm_bf.certificate.dense import certify
-from hdmm_bf.fit import Fit
 from hdmm_bf.problem.transform import Problem, to_edges
 from hdmm_bf.release import exact
 from hdmm_bf.release.noise import Sampler
@@ -27,6 +25,7 @@ from hdmm_bf.release.privacy import zcdp_epsilon
 from hdmm_bf.strategies import Strategy, from_draft
 from hdmm_bf.strategies.laplace import portfolio
 from tests.support import oracles
+from tests.support.fits import shipped
 from tests.support.instances import given_policies, halves, random_tree
 
 BOTTOM = -1
@@ -34,22 +33,6 @@ RNG = np.random.default_rng(11)
 
 
 # ---------------------------------------------------------------- strategies of every family
-
-
-def shipped(problem, strategy, noise="laplace"):
-    """A fit that holds a strategy, certified as `fit` does."""
-    weights = np.full(problem.policy.num_edges, 1.0)
-    held = {"kind": strategy.kind, "integers": strategy.integers, "bits": strategy.bits, "weights": weights}
-    return Fit(
-        problem=problem,
-        strategy=strategy,
-        certificate=certify(problem, noise=noise, **held),
-        weights=weights,
-        requested_gap=1e-3,
-        seed=0,
-        status="interrupted",
-        seconds=0.0,
-    )
 
 
 def floor_fits(problem):

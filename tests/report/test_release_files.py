@@ -20,8 +20,8 @@ import hdmm_bf as bf
 from hdmm_bf._checks import InputError
 from hdmm_bf.domain import Domain
 from hdmm_bf.report.export import SUFFIXES, check_target, write_answers, write_estimate, write_file, write_matrix
+from tests.support.ledgers import nobody
 from tests.support.mistakes import THREE_PARTS
-from tests.test_ledger_files import nobody
 
 IN_CSV = {"two\nlines": r"two\x0alines", "bare\rreturn": r"bare\x0dreturn", "both\r\n": r"both\x0d\x0a"}
 IN_CSV |= {"=1+1": "'=1+1", "é \u2028 x": r"é \u2028 x"}

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hdmm_bf as bf
-from tests.test_cli import assert_one_sentence, run
+from tests.support.command_line import assert_one_sentence, run
 
 pytest.importorskip("matplotlib")
 

@@ -15,20 +15,13 @@ from hdmm_bf.bounds.products import product_bound
 from hdmm_bf.bounds.products.publicity import indicators
 from hdmm_bf.matrix import Identity, Kronecker, Ones
 from hdmm_bf.policy import Policy
-from hdmm_bf.problem.product import ProductProblem, Term, as_product
+from hdmm_bf.problem.product import ProductProblem, Term
 from hdmm_bf.strategies.gaussian import FAMILIES, fit_product
 from hdmm_bf.strategies.gaussian.bases import build, coarser, steps
 from hdmm_bf.strategies.gaussian.sketch import centred
+from tests.support.instances import product
 
 TIGHT = 1e-5
-
-
-def product(queries, graph):
-    queries = workload.parse(queries) if isinstance(queries, str) else queries
-    graph = policy.parse(graph) if isinstance(graph, str) else graph
-    made = as_product(bf.Problem(queries, graph))
-    assert made is not None
-    return made
 
 
 def written_out(found, bits=40):

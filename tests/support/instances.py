@@ -7,7 +7,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+import hdmm_bf as bf
 from hdmm_bf import policy, workload
+from hdmm_bf.problem.product import as_product
 
 BOTTOM = -1
 
@@ -94,3 +96,11 @@ def random_workload(num_cells, seed):
     """Random 0/1 queries, twice as many as cells."""
     rng = np.random.default_rng(seed)
     return workload.from_matrix(rng.integers(0, 2, size=(2 * num_cells, num_cells)), spec=f"random 0/1 {seed}")
+
+
+def product(queries, graph):
+    queries = workload.parse(queries) if isinstance(queries, str) else queries
+    graph = policy.parse(graph) if isinstance(graph, str) else graph
+    made = as_product(bf.Problem(queries, graph))
+    assert made is not None
+    return made

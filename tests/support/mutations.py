@@ -15,8 +15,8 @@ import pytest
 import scipy.sparse as sp
 
 import hdmm_bf as bf
+from tests.support.array_files import npy, saved, zipped
 from tests.support.mistakes import PEOPLE, _as_users_run_it  # noqa: F401
-from tests.test_bad_files import npy, saved, zipped
 
 W = np.array([[1.0, 2, 0, 0, 0, 1], [0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1]])
 ENDS = ([0, 1, 2, 3, 4, 0], [1, 2, 3, 4, 5, -1])
