@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.support.command_line import assert_one_sentence, run
+from tests.support.command_line import assert_one_sentence, call, run
 from tests.support.mistakes import only_text
 
 SCREEN = 24
@@ -23,7 +23,7 @@ def test_explain_says_in_words_what_is_hidden_and_what_is_public():
 
 
 def test_explain_of_ordinary_dp_says_that_nothing_is_public():
-    result = run("explain", "unbounded:3")
+    result = call("explain", "unbounded:3")
     assert result.returncode == 0
     assert "Public   nothing; even the number of records is hidden." in result.stdout
 
@@ -46,7 +46,7 @@ def test_json_is_one_object_and_nothing_else(arguments):
 
 def test_json_holds_the_note_about_merged_edges_of_a_file(tmp_path):
     (tmp_path / "G.csv").write_text("u,v\n0,1\n1,0\n2,_\n")
-    result = run("explain", "G.csv", "--json", cwd=tmp_path)
+    result = call("explain", "G.csv", "--json", cwd=tmp_path)
     assert result.returncode == 0
     facts = json.loads(result.stdout)
     assert facts["notes"] == ["1 duplicate edge was merged"]
@@ -55,7 +55,7 @@ def test_json_holds_the_note_about_merged_edges_of_a_file(tmp_path):
 
 
 def test_words_name_the_attributes_of_a_product_by_their_place_in_the_domain():
-    facts = json.loads(run("explain", "product:threshold:2x3:1,bounded:4", "--json").stdout)
+    facts = json.loads(call("explain", "product:threshold:2x3:1,bounded:4", "--json").stdout)
     assert "in attribute a2, which value any one record has" in facts["hides"]
 
 
@@ -77,7 +77,7 @@ def test_words_name_the_attributes_of_a_product_by_their_place_in_the_domain():
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(arguments, fragments, tmp_path):
-    assert_one_sentence(run(*arguments, cwd=tmp_path), *fragments)
+    assert_one_sentence(call(*arguments, cwd=tmp_path), *fragments)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(arguments, fragments, tmp_pat
 )
 def test_a_bad_file_is_one_sentence_that_names_it(name, content, tmp_path):
     (tmp_path / name).write_bytes(content)
-    assert_one_sentence(run("explain", name, cwd=tmp_path), name)
+    assert_one_sentence(call("explain", name, cwd=tmp_path), name)
 
 
 def test_a_line_break_in_a_path_does_not_break_the_sentence(tmp_path):
@@ -103,7 +103,7 @@ def test_a_line_break_in_a_path_does_not_break_the_sentence(tmp_path):
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["explain", "--help"]], ids=" ".join)
 def test_help_fits_on_a_screen(arguments):
-    result = run(*arguments)
+    result = call(*arguments)
     assert result.returncode == 0
     assert result.stderr == ""
     assert "Usage: hdmm-bf" in result.stdout
@@ -111,15 +111,15 @@ def test_help_fits_on_a_screen(arguments):
 
 
 def test_the_list_of_commands_cuts_no_sentence_short():
-    listed = run().stdout.partition("Commands:")[2]
+    listed = call().stdout.partition("Commands:")[2]
     assert "doctor" in listed
     assert "..." not in listed
 
 
 def test_help_of_explain_has_an_example_that_runs():
-    lines = run("explain", "--help").stdout.splitlines()
+    lines = call("explain", "--help").stdout.splitlines()
     example = next(line for line in lines if "Example: hdmm-bf " in line)
-    assert run(*example.split("hdmm-bf ")[1].split()).returncode == 0
+    assert call(*example.split("hdmm-bf ")[1].split()).returncode == 0
 
 
 def test_no_command_prints_the_help():

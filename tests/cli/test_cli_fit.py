@@ -20,7 +20,7 @@ from hdmm_bf._display import percent
 from hdmm_bf.cli import app
 from hdmm_bf.cli.show import remaining
 from hdmm_bf.fit import comparison
-from tests.support.command_line import assert_one_sentence, run
+from tests.support.command_line import assert_one_sentence, call, run
 
 LAPLACE = ["-w", "all-range:6x6", "-g", "unbounded:6x6", "--noise", "laplace", "--family"]
 FIT_FIELDS = [
@@ -62,45 +62,45 @@ def test_verify_derives_the_same_numbers(folder):
 
 
 def test_verify_of_a_touched_bundle_exits_with_one_and_names_the_file(folder, tmp_path):
-    run("fit", "-w", "prefix:4", "-g", "line:4", "-o", "x.bf", cwd=tmp_path)
+    call("fit", "-w", "prefix:4", "-g", "line:4", "-o", "x.bf", cwd=tmp_path)
     with (tmp_path / "x.bf" / "strategy.npz").open("ab") as file:
         file.write(b"!")
-    result = run("verify", "x.bf", cwd=tmp_path)
+    result = call("verify", "x.bf", cwd=tmp_path)
     assert result.returncode == 1
     assert "strategy.npz was changed" in result.stderr
     assert "Traceback" not in result.stderr
-    record = json.loads(run("verify", "x.bf", "--json", cwd=tmp_path).stdout)
+    record = json.loads(call("verify", "x.bf", "--json", cwd=tmp_path).stdout)
     assert record["verified"] is False
-    assert_one_sentence(run("export", "x.bf", "--format", "csv", "-o", "a.csv", cwd=tmp_path), "strategy.npz")
+    assert_one_sentence(call("export", "x.bf", "--format", "csv", "-o", "a.csv", cwd=tmp_path), "strategy.npz")
     assert not (tmp_path / "a.csv").exists()
 
 
 @pytest.mark.parametrize("kind", ["npz", "csv", "mtx", "parquet", "json"])
 def test_export_writes_every_format(folder, kind):
-    result = run("export", "p.bf", "--format", kind, "--out", f"s.{kind}", "--json", cwd=folder)
+    result = call("export", "p.bf", "--format", kind, "--out", f"s.{kind}", "--json", cwd=folder)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["file"] == f"s.{kind}"
     assert (folder / f"s.{kind}").stat().st_size > 0
 
 
 def test_export_of_the_reconstruction(folder):
-    run("export", "p.bf", "--format", "npz", "--what", "reconstruction", "--out", "r.npz", cwd=folder)
+    call("export", "p.bf", "--format", "npz", "--what", "reconstruction", "--out", "r.npz", cwd=folder)
     assert np.load(folder / "r.npz")["reconstruction"].shape == (9, 8)
 
 
 def test_bound_needs_no_strategy(folder):
-    record = json.loads(run("bound", "-w", "prefix:9", "-g", "threshold:9:2", "--json").stdout)
+    record = json.loads(call("bound", "-w", "prefix:9", "-g", "threshold:9:2", "--json").stdout)
     fitted = json.loads((folder / "fit.json").read_text())
     assert record["svd_bound"] == pytest.approx(fitted["svd_bound"], rel=1e-9)
     assert record["lower_bound"] == pytest.approx(fitted["lower_bound"], rel=1e-3)
-    words = run("bound", "-w", "prefix:9", "-g", "threshold:9:2")
+    words = call("bound", "-w", "prefix:9", "-g", "threshold:9:2")
     assert "tight bound" in words.stdout
     assert "SVD bound" in words.stdout
 
 
 def test_compare_sets_everybody_side_by_side():
     arguments = ("compare", "-w", "all-range:8", "-g", "threshold:8:2", "--noise", "laplace", "--max-steps", "16")
-    record = json.loads(run(*arguments, "--json").stdout)
+    record = json.loads(call(*arguments, "--json").stdout)
     assert set(record) == {"rows", "svd_bound", "lower_bound"}
     assert {row["kind"] for row in record["rows"]} == {"paper", "classical", "ours"}
     for row in record["rows"]:
@@ -108,16 +108,16 @@ def test_compare_sets_everybody_side_by_side():
         assert row["ratio_to_lower"] == pytest.approx(row["unit_error"] / record["lower_bound"])
     errors = [row["unit_error"] for row in record["rows"]]
     assert errors == sorted(errors)
-    words = run(*arguments).stdout
+    words = call(*arguments).stdout
     assert "identity on edges" in words
     assert "proven lower bound" in words
 
 
 def test_laplace_fits_say_which_family_won(tmp_path):
     arguments = ("fit", "-w", "all-range:8", "-g", "bounded:8", "--noise", "laplace", "--max-steps", "20")
-    words = run(*arguments, "--out", "l.bf", cwd=tmp_path).stdout
+    words = call(*arguments, "--out", "l.bf", cwd=tmp_path).stdout
     assert "times the proven bound, by" in words
-    assert run("verify", "l.bf", cwd=tmp_path).returncode == 0
+    assert call("verify", "l.bf", cwd=tmp_path).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -139,13 +139,13 @@ def test_laplace_fits_say_which_family_won(tmp_path):
     ],
 )
 def test_mistakes_are_one_sentence_and_exit_code_two(arguments, words, tmp_path):
-    assert_one_sentence(run(*arguments, cwd=tmp_path), words)
+    assert_one_sentence(call(*arguments, cwd=tmp_path), words)
     assert not list(tmp_path.iterdir())
 
 
 def test_every_command_has_help_with_an_example_that_fits_on_a_screen():
     for command in ("explain", "bound", "fit", "compare", "verify", "export"):
-        text = run(command, "--help").stdout
+        text = call(command, "--help").stdout
         assert "Example: hdmm-bf" in text
         assert len(text.splitlines()) <= 32, command
 
@@ -167,7 +167,7 @@ def test_control_c_keeps_the_best_strategy_so_far_and_says_where(tmp_path):
     assert process.returncode == 130, stderr
     assert "interrupted; this is the best strategy found by then" in stdout
     assert "Interrupted: the best strategy so far is kept in stopped.bf" in stdout
-    assert run("verify", "stopped.bf", cwd=tmp_path).returncode == 0
+    assert call("verify", "stopped.bf", cwd=tmp_path).returncode == 0
 
 
 def interrupted_fit(monkeypatch, after):

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from hdmm_bf.cli import app
 from hdmm_bf.fit.problem_file import read
-from tests.support.command_line import assert_one_sentence, run
+from tests.support.command_line import assert_one_sentence, call, run
 
 DOCTOR = sys.modules["hdmm_bf.cli.doctor"]
 
@@ -79,9 +79,9 @@ def test_paths_are_written_as_seen_from_the_file(here):
 
 def test_a_file_is_overwritten_only_by_force(tmp_path):
     (tmp_path / "problem.toml").write_text("mine")
-    assert_one_sentence(run("init", cwd=tmp_path), "problem.toml exists", "--force")
+    assert_one_sentence(call("init", cwd=tmp_path), "problem.toml exists", "--force")
     assert (tmp_path / "problem.toml").read_text() == "mine"
-    assert run("init", "--force", cwd=tmp_path).returncode == 0
+    assert call("init", "--force", cwd=tmp_path).returncode == 0
     assert "[policy]" in (tmp_path / "problem.toml").read_text()
 
 
@@ -102,13 +102,13 @@ def test_mistakes_of_init_are_told_and_nothing_is_written(here, flags, words):
 
 
 def test_a_problem_that_does_not_parse_is_not_written(tmp_path):
-    result = run("init", "-w", "prefix:4", "-g", "lin:4", cwd=tmp_path)
+    result = call("init", "-w", "prefix:4", "-g", "lin:4", cwd=tmp_path)
     assert_one_sentence(result, "problem.toml: line ", "Did you mean 'line'?")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_line_through_a_table_is_not_written(tmp_path):
-    result = run("init", "-w", "prefix", "-g", "line", "--domain", "age:3,sex:2", cwd=tmp_path)
+    result = call("init", "-w", "prefix", "-g", "line", "--domain", "age:3,sex:2", cwd=tmp_path)
     assert_one_sentence(result, "problem.toml: line ", "Use product:line:3,line:2", '[policy] attribute.age = "line"')
     assert not list(tmp_path.iterdir())
 

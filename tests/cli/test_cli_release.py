@@ -29,7 +29,7 @@ def made(tmp_path_factory):
     bf.fit("identity:6", "empty:6").save(folder / "public.bf")
     bf.fit("prefix:6", "line:6").save(folder / "p.bf")
     bf.fit("marginals:2x3:1", "unbounded:2x3", family="marginals").save(folder / "m.bf")
-    bf.fit("marginals:2x3:1", "unbounded:2x3", noise="laplace", family="kronecker", max_steps=2).save(folder / "t.bf")
+    bf.fit("marginals:2x3:1", "unbounded:2x3", noise="laplace", family="union", max_steps=2).save(folder / "t.bf")
     np.save(folder / "x.npy", COUNTS)
     (folder / "x.csv").write_text(",".join(map(str, COUNTS)))
     (folder / "bad.csv").write_text("1,2,3")

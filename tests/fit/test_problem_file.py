@@ -10,7 +10,7 @@ import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError
 from hdmm_bf.fit.problem_file import line_of, read
-from tests.support.command_line import assert_one_sentence, run
+from tests.support.command_line import assert_one_sentence, call
 from tests.support.mistakes import THREE_PARTS, table
 
 PEOPLE = """\
@@ -237,9 +237,9 @@ def test_workload_files_must_have_a_column_for_each_cell_of_the_domain(written, 
 def test_fit_takes_a_file_and_flags_override_it(tmp_path):
     (tmp_path / "people.toml").write_text(PEOPLE.replace('family = "p-identity"\n', ""))
     flags = ("--noise", "gaussian", "--gap", "0.002", "--workers", "1", "--json")
-    assert_one_sentence(run("fit", "people.toml", *flags, cwd=tmp_path), "people.toml: line 24: ")
+    assert_one_sentence(call("fit", "people.toml", *flags, cwd=tmp_path), "people.toml: line 24: ")
     (tmp_path / "people.toml").write_text(PEOPLE.replace('family = "p-identity"\n', "") + "delta = 1e-6\n")
-    result = run("fit", "--problem", "people.toml", *flags, cwd=tmp_path)
+    result = call("fit", "--problem", "people.toml", *flags, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     record = json.loads(result.stdout)
     assert (record["noise"], record["seed"], record["bundle"]) == ("gaussian", 3, "people.bf")
@@ -250,21 +250,21 @@ def test_fit_takes_a_file_and_flags_override_it(tmp_path):
 def test_names_and_labels_reach_the_released_files(tmp_path):
     people = PEOPLE[: PEOPLE.index("[workload]")] + '[workload]\nspec = "identity"\n[fit]\nout = "p.bf"\n'
     (tmp_path / "p.toml").write_text(people + "[release]\nrho = 0.5\n")
-    words = run("fit", "p.toml", cwd=tmp_path)
+    words = call("fit", "p.toml", cwd=tmp_path)
     assert words.returncode == 0, words.stderr
     assert "Expected rmse of an answer at rho 0.5: " in words.stdout
     np.save(tmp_path / "x.npy", np.arange(6))
     flags = ("--data", "x.npy", "--epsilon", "1", "--delta", "1e-6", "--out", "a.csv", "--estimate", "e.csv")
-    assert run("release", "p.bf", *flags, cwd=tmp_path).returncode == 0
+    assert call("release", "p.bf", *flags, cwd=tmp_path).returncode == 0
     assert "age=2, sex=M" in (tmp_path / "a.csv").read_text()
     assert "age=2, sex=M" in (tmp_path / "e.csv").read_text()
 
 
 def test_bound_and_compare_take_a_file(tmp_path):
     (tmp_path / "p.toml").write_text(SMALL)
-    by_file = run("bound", "p.toml", "--json", cwd=tmp_path).stdout
-    assert json.loads(by_file) == json.loads(run("bound", "-w", "prefix:4", "-g", "line:4", "--json").stdout)
-    record = json.loads(run("compare", "p.toml", "--json", cwd=tmp_path).stdout)
+    by_file = call("bound", "p.toml", "--json", cwd=tmp_path).stdout
+    assert json.loads(by_file) == json.loads(call("bound", "-w", "prefix:4", "-g", "line:4", "--json").stdout)
+    record = json.loads(call("compare", "p.toml", "--json", cwd=tmp_path).stdout)
     assert record["lower_bound"] == pytest.approx(json.loads(by_file)["lower_bound"], rel=1e-2)
 
 
@@ -275,4 +275,4 @@ def test_bound_and_compare_take_a_file(tmp_path):
     (("fit", "a.toml", "--problem", "b.toml"), "are two problem files; give one."),
 )
 def test_mistakes_on_the_command_line_are_one_sentence(case, tmp_path):
-    assert_one_sentence(run(*case[0], cwd=tmp_path), case[1])
+    assert_one_sentence(call(*case[0], cwd=tmp_path), case[1])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hdmm_bf as bf
-from tests.support.command_line import assert_one_sentence, run
+from tests.support.command_line import assert_one_sentence, call
 
 pytest.importorskip("matplotlib")
 
@@ -202,7 +202,7 @@ def test_the_file_must_be_a_page(fits, tmp_path):
 
 def test_the_command_writes_the_page(fits, tmp_path):
     fits["gaussian"].save(tmp_path / "r.bf")
-    done = run("report", "r.bf", "--out", "page.html", "--json", cwd=tmp_path)
+    done = call("report", "r.bf", "--out", "page.html", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["file"] == "page.html"
     page = (tmp_path / "page.html").read_text()
@@ -219,7 +219,7 @@ def test_the_command_writes_the_page(fits, tmp_path):
     ],
 )
 def test_mistakes_are_one_sentence(tmp_path, arguments, words):
-    assert_one_sentence(run("report", *arguments, cwd=tmp_path), words)
+    assert_one_sentence(call("report", *arguments, cwd=tmp_path), words)
 
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

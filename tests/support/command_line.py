@@ -8,24 +8,30 @@ import sys
 from types import SimpleNamespace
 from unittest import mock
 
+import jaxtyping
 import pytest
 
 from hdmm_bf import cli
 
+WIDTH = 80
+"""Characters of a line of the terminal."""
+
 
 def run(*arguments, cwd=None):
+    """Run `hdmm-bf` in a process of its own: for what a process alone can show, because each takes a second to start."""
     return subprocess.run(
         [sys.executable, "-m", "hdmm_bf", *arguments],
         capture_output=True,
         text=True,
         cwd=cwd,
         timeout=120,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": str(WIDTH)},
         check=False,
     )
 
 
 def assert_one_sentence(result, *fragments):
+    """A mistake ends with code 2, nothing printed, and one line that holds these words."""
     assert result.returncode == 2, result.stderr
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
@@ -35,11 +41,16 @@ def assert_one_sentence(result, *fragments):
         assert fragment in result.stderr
 
 
-def call(*arguments, cwd):
-    """Run `hdmm-bf` inside this process."""
+def call(*arguments, cwd=None):
+    """Run `hdmm-bf` inside this process, as users do: without the checks of types that tests switch on."""
     out, err = io.StringIO(), io.StringIO()
-    argv = mock.patch.object(sys, "argv", ["hdmm-bf", *map(str, arguments)])
-    streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
-    with argv, contextlib.chdir(cwd), streams[0], streams[1], pytest.raises(SystemExit) as ended:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(sys, "argv", ["hdmm-bf", *map(str, arguments)]))
+        stack.enter_context(mock.patch.dict(os.environ, {"COLUMNS": str(WIDTH)}))
+        stack.enter_context(mock.patch.object(jaxtyping.config, "jaxtyping_disable", True))
+        stack.enter_context(contextlib.chdir(cwd or "."))
+        stack.enter_context(contextlib.redirect_stdout(out))
+        stack.enter_context(contextlib.redirect_stderr(err))
+        ended = stack.enter_context(pytest.raises(SystemExit))
         cli.main()
     return SimpleNamespace(returncode=ended.value.code, stdout=out.getvalue(), stderr=err.getvalue())
