@@ -50,8 +50,8 @@ autodoc_type_aliases = {
 python_maximum_signature_line_length = 110
 
 _WIDTH = 88
-_GIVEN = {"Account", "BlockRelease", "Bounds", "Certificate", "Components", "Entry", "Example", "Facts", "Fit"}
-_GIVEN |= {"Grounding", "Plan", "Policy", "Processed", "ProductFit", "Release", "Row", "Strategy", "Workload"}
+_GIVEN = {"Account", "Bounds", "Certificate", "Components", "Entry", "Example", "Fit"}
+_GIVEN |= {"Grounding", "Plan", "Policy", "Processed", "Release", "Row", "CellStrategy", "EdgeStrategy", "ProductStrategy", "Workload"}
 
 
 class CommandHelp(Directive):
