@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import IO, NamedTuple, TypeAlias, final
 
+from hdmm_bf.objectives import limits
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies import limits
 from hdmm_bf.strategies.drafts import Draft
 
 _MOST_WORKERS = 4

@@ -22,13 +22,14 @@ from hdmm_bf.bounds.products import Proof, product_svd_bound
 from hdmm_bf.bounds.products.invariant import gram_eigenvalues, unique_factors
 from hdmm_bf.bounds.products.publicity import has_public_totals, indicators
 from hdmm_bf.bounds.products.resizing import resized, resized_edges
+from hdmm_bf.objectives import limits
+from hdmm_bf.objectives.minimise import descend
 from hdmm_bf.problem.product import ProductProblem, Term
-from hdmm_bf.strategies import limits
 from hdmm_bf.strategies.gaussian.attribute import Attribute, Blocks
 from hdmm_bf.strategies.gaussian.family import Family, Member
 from hdmm_bf.strategies.gaussian.proofs import best_proof, special
 from hdmm_bf.strategies.gaussian.sketch import Found, Sketch
-from hdmm_bf.strategies.search import Callback, Progress, Status, descend, search
+from hdmm_bf.strategies.search import Callback, Progress, Status, search
 
 WHY = "several attributes with edges and general queries: a search over product bases, checked against a proven bound"
 

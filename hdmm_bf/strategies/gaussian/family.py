@@ -19,9 +19,10 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from hdmm_bf._types import IndexArray, RealMatrix, RealVector
+from hdmm_bf.objectives.minimise import HOPELESS
 from hdmm_bf.strategies.gaussian.ascent import Point, ascent
 from hdmm_bf.strategies.gaussian.attribute import Attribute, Blocks
-from hdmm_bf.strategies.search import HOPELESS, search
+from hdmm_bf.strategies.search import search
 
 Tensor = Float64[np.ndarray, "..."]
 

@@ -22,12 +22,12 @@ from hdmm_bf.bounds.products.kronecker import is_kronecker, kronecker_bound, mov
 from hdmm_bf.bounds.products.publicity import indicators
 from hdmm_bf.domain import Domain
 from hdmm_bf.matrix import Matrix
+from hdmm_bf.objectives import limits
 from hdmm_bf.parallel.devices import Mesh, clock
 from hdmm_bf.policy import Policy, unbounded
 from hdmm_bf.problem.forms import edge_forms
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies import limits
 from hdmm_bf.strategies.gaussian import dense as gaussian
 from hdmm_bf.strategies.gaussian.sketch import Found, Sketch, with_totals
 from hdmm_bf.strategies.search import Callback, Outcome, Status, TracePoint, search

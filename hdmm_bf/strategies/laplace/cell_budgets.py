@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,32 +16,20 @@ from scipy.sparse import csgraph
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import IndexArray, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf.objectives.minimise import minimise, padded
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.drafts import Draft, draft
-from hdmm_bf.strategies.search import minimise, padded
 
 NAME = "cell-budgets"
 
 
-def loss(split: Any, budgets: Any, V: Any, D: Any) -> Any:
-    """Log error of [I; Theta], Theta = split[0] - split[1], with column v scaled to L1 norm budgets[v]."""
-    import jax
-    import jax.numpy as jnp
-
-    Theta = split[0] - split[1]
-    scale = budgets / (1 + split.sum(axis=(0, 1)))
-    cells = scale[:, None] * D
-    rows = Theta @ cells
-    C = jnp.linalg.cholesky(cells.T @ cells + rows.T @ rows)
-    half = jax.scipy.linalg.solve_triangular(C, V, lower=True)
-    return jnp.log(jnp.trace(jax.scipy.linalg.solve_triangular(C, half.T, lower=True)))
-
-
 def descend(Theta: RealMatrix, budgets: RealVector, V: SquareMatrix, D: RealMatrix) -> RealMatrix:
     """Return the rows that a descent from Theta reaches."""
+    from hdmm_bf.objectives import losses
+
     Theta = padded(Theta)
     split = np.stack([np.maximum(Theta, 0), np.maximum(-Theta, 0)])
-    _, split = minimise(loss, split, budgets, V, D, max_iterations=400, nonnegative=True)
+    _, split = minimise(losses.signed_rows, split, budgets, V, D, max_iterations=400, nonnegative=True)
     return np.asarray(split[0] - split[1])
 
 

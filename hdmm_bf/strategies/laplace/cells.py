@@ -12,18 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from hdmm_bf._types import AnyArray, RealMatrix, SquareMatrix
+from hdmm_bf.objectives.minimise import minimise
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies.blocks import apply_factors
 from hdmm_bf.strategies.laplace import cell_budgets as budget
 from hdmm_bf.strategies.laplace.kronecker import Clock
-from hdmm_bf.strategies.search import Callback, Status, minimise
+from hdmm_bf.strategies.search import Callback, Status
 
 NAME = "p-identity on cells"
 
@@ -51,26 +52,6 @@ def applies(product: ProductProblem) -> bool:
     """Whether the policy hides the presence of every record and nothing else."""
     held = [(edges, n) for edges, n in zip(product.edges, product.sizes, strict=True) if len(edges)]
     return len(held) == 1 and len(held[0][0]) == held[0][1] and bool(np.all(held[0][0][:, 1] == BOTTOM))
-
-
-def loss(roots: Any, terms: Any) -> Any:
-    """Log error of [I; Theta], Theta = roots^2 with one axis an attribute after the first."""
-    import jax
-    import jax.numpy as jnp
-
-    Theta = roots**2
-    p, d = len(Theta), 1 + Theta.sum(axis=0)
-    flat = Theta.reshape(p, -1)
-    C = jnp.linalg.cholesky(jnp.eye(p) + flat @ flat.T)
-    Y = jax.scipy.linalg.solve_triangular(C, flat, lower=True).reshape(Theta.shape) * d
-    error: Any = 0.0
-    for grams in terms:
-        Z = Y
-        for axis, V in enumerate(grams, start=1):
-            Z = jnp.moveaxis(jnp.tensordot(V, Z, axes=(1, axis)), 0, axis)
-        diagonal = reduce(jnp.multiply.outer, [jnp.diag(V) for V in grams])
-        error += jnp.sum(d**2 * diagonal) - jnp.sum(Y * Z)
-    return jnp.log(error)
 
 
 def unit_error(product: ProductProblem, Theta: RealMatrix) -> float:
@@ -120,6 +101,8 @@ def fit_cells(
 
 def steps(product: ProductProblem, *, seed: int) -> Iterator[CellsDraft]:
     """Yield the best strategy after every start, from the identity on, for ever."""
+    from hdmm_bf.objectives import losses
+
     rng = np.random.default_rng(seed)
     shape = product.sizes
     none = np.zeros((0, math.prod(shape)))
@@ -133,9 +116,9 @@ def steps(product: ProductProblem, *, seed: int) -> Iterator[CellsDraft]:
     while True:
         yield best
         rows = _start(points, rng, count)
-        value, roots = minimise(loss, rows, terms, max_iterations=_SHORT, tolerance=1e-8)
+        value, roots = minimise(losses.p_identity_on_cells, rows, terms, max_iterations=_SHORT, tolerance=1e-8)
         if value < math.log(best.error / scale) + _PATIENCE:
-            value, roots = minimise(loss, roots, terms, max_iterations=_LONG)
+            value, roots = minimise(losses.p_identity_on_cells, roots, terms, max_iterations=_LONG)
         Theta = (roots**2).reshape(len(roots), -1)
         Theta = Theta[Theta.max(axis=1) > _NEGLIGIBLE]
         best = min(best, CellsDraft(Theta, unit_error(product, Theta)), key=lambda found: found.error)

@@ -17,8 +17,8 @@ import scipy.sparse as sp
 from scipy.optimize import linprog, minimize
 
 from hdmm_bf._types import RealMatrix, RealVector
+from hdmm_bf.objectives import limits
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies import limits
 from hdmm_bf.strategies.drafts import Draft, draft
 
 NAME = "dictionary"

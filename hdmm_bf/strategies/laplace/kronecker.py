@@ -24,13 +24,13 @@ from hdmm_bf import policy as policies
 from hdmm_bf import workload as workloads
 from hdmm_bf._types import EdgeArray, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.matrix import Incidence, Matrix
+from hdmm_bf.objectives import limits
+from hdmm_bf.objectives.minimise import minimise
 from hdmm_bf.problem.product import ProductProblem, Term
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies import limits
 from hdmm_bf.strategies.drafts import trace_of_inverse
-from hdmm_bf.strategies.laplace import vertex
 from hdmm_bf.strategies.laplace.grid import Part
-from hdmm_bf.strategies.search import Callback, Status, TracePoint, minimise
+from hdmm_bf.strategies.search import Callback, Status, TracePoint
 
 NAME = "kronecker"
 
@@ -133,6 +133,8 @@ class Attribute:
 
     def approach(self, limit: float) -> None:
         """Search least E_i with reach at most `limit`, from the best point nearby, its total added."""
+        from hdmm_bf.objectives import losses
+
         near = min(self.points, key=lambda p: (abs(math.log(max(p.reach, 1e-9) / limit)), p.error)).matrix
         A = np.vstack([near[np.abs(near).max(axis=1) > _NEGLIGIBLE], np.full((1, self.n), 0.2)])
         A = np.vstack([A, np.zeros((-len(A) % _PADDING, self.n))])  # few shapes are compiled; rows of zeros stay zero
@@ -140,7 +142,7 @@ class Attribute:
         both = np.hstack([np.eye(self.n), P / limit])
         V = self.V / np.trace(self.V) * self.n
         for eta, power in _SMOOTHING:
-            _, A = minimise(vertex.loss, A, V, both, eta, power, max_iterations=150)
+            _, A = minimise(losses.vertex, A, V, both, eta, power, max_iterations=150)
             A = A / np.abs(A @ both).sum(axis=0).max()
             self.points.append(self._point(A[np.abs(A).max(axis=1) > _NEGLIGIBLE]))
 

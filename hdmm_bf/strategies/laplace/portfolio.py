@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import final
 
 from hdmm_bf._types import Norm, RealVector
+from hdmm_bf.objectives import limits
 from hdmm_bf.parallel.devices import Mesh
 from hdmm_bf.parallel.workers import Job, answer, side_by_side
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies import limits
 from hdmm_bf.strategies.baselines import classical, paper
 from hdmm_bf.strategies.drafts import Draft
 from hdmm_bf.strategies.laplace import cell_budgets as budget

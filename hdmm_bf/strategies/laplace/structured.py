@@ -9,8 +9,8 @@ import numpy as np
 
 from hdmm_bf._checks import fail
 from hdmm_bf.bounds.products import product_bound
+from hdmm_bf.objectives import limits
 from hdmm_bf.problem.product import ProductProblem
-from hdmm_bf.strategies import limits
 from hdmm_bf.strategies.gaussian import Found, Sketch, fit_product
 from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.laplace.kronecker import fit_kronecker

@@ -9,7 +9,6 @@ with eta falling and q rising together. Starts are the identity on all cells tog
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,11 +16,11 @@ from scipy.sparse import csgraph
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import RealMatrix, RealVector
+from hdmm_bf.objectives.minimise import minimise
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.drafts import Draft, draft, edge_columns
 from hdmm_bf.strategies.laplace import cell_budgets as budget
 from hdmm_bf.strategies.laplace.cell_budgets import with_grounds
-from hdmm_bf.strategies.search import minimise
 
 NAME = "vertex"
 LARGEST_PRODUCT = 2 * 10**8
@@ -35,19 +34,6 @@ _DEEP = 3
 """Starts polished deeply before the kicks begin."""
 
 
-def loss(A: Any, V: Any, P: Any, eta: Any, q: Any) -> Any:
-    """Log of the error with the smoothed sensitivity; rows of zeros stay zero."""
-    import jax
-    import jax.numpy as jnp
-
-    h = jnp.sqrt((A @ P) ** 2 + eta**2).sum(axis=0)
-    top = jax.lax.stop_gradient(h.max())
-    C = jnp.linalg.cholesky(A.T @ A)
-    half = jax.scipy.linalg.solve_triangular(C, V, lower=True)
-    trace = jnp.trace(jax.scipy.linalg.solve_triangular(C, half.T, lower=True))
-    return jnp.log(trace) + 2 * jnp.log(top) + 2 / q * jnp.log(((h / top) ** q).sum())
-
-
 class _Polish:
     """Descend from a strategy through a sequence of sharper and sharper smoothings."""
 
@@ -57,11 +43,13 @@ class _Polish:
         self.P = problem.P.dense()
 
     def __call__(self, A: RealMatrix, *, start: float, stop: float, levels: int, iterations: int) -> Draft:
+        from hdmm_bf.objectives import losses
+
         best = current = self._draft(A)
         A = np.vstack([current.matrix, np.zeros((-len(A) % _PADDING, A.shape[1]))])
         powers = np.geomspace(0.3 / start, 0.08 / stop, levels)
         for eta, q in zip(np.geomspace(start, stop, levels), powers, strict=True):
-            _, A = minimise(loss, A, self.V, self.P, eta, q, max_iterations=iterations, tolerance=1e-11)
+            _, A = minimise(losses.vertex, A, self.V, self.P, eta, q, max_iterations=iterations, tolerance=1e-11)
             current = self._draft(A)
             A = current.matrix
             best = min(best, current, key=lambda d: d.error)
