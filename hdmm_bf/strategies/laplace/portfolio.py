@@ -6,19 +6,15 @@ that depends on their results alone, not on the clock: a limit on time cuts the 
 
 from __future__ import annotations
 
-import contextlib
 import math
-import pickle
-import signal
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
 from hdmm_bf._types import Norm, RealVector
 from hdmm_bf.objectives import limits
 from hdmm_bf.parallel.devices import Mesh
-from hdmm_bf.parallel.workers import Job, answer, side_by_side
+from hdmm_bf.parallel.workers import Job, side_by_side
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.baselines import classical, paper
 from hdmm_bf.strategies.drafts import Draft
@@ -147,7 +143,8 @@ def steps(
     yield offer(min(known, key=lambda draft: draft.error))  # one step, so that no limit comes between
     assert best is not None
     own = searched(problem, seed=seed, family=family, best=best, mesh=mesh)
-    others = [Job(problem, seed + _APART * k, family, best) for k in range(1, 1 if mesh is not None else workers)]
+    seeds = [seed + _APART * k for k in range(1, 1 if mesh is not None else workers)]
+    others = [job(problem, seed=other, family=family, best=best) for other in seeds]
     for found in side_by_side(own, others, in_turn=in_turn):
         table.note(found.origin, found.error, "ours")
         yield offer(found)
@@ -170,13 +167,10 @@ def searched(
         yield found
 
 
-def serve() -> None:
-    """Search what another process asks for on standard input, and answer on standard output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
-    job: Job = pickle.load(sys.stdin.buffer)  # from the process that started this one
-    steps = searched(job.problem, seed=job.seed, family=job.family, best=job.best)
-    with contextlib.suppress(BrokenPipeError):  # nobody listens any more
-        answer(steps, job.best, sys.stdout.buffer)
+def job(problem: Problem, *, seed: int, family: str | None, best: Draft) -> Job[Draft]:
+    """Return the same search for another process; names of queries are not searched and stay here."""
+    plain = Problem(replace(problem.workload, namer=str), problem.policy)
+    return Job(searched, {"problem": plain, "seed": seed, "family": family, "best": best}, best)
 
 
 def _taken(running: dict[str, Iterator[Draft]]) -> Iterator[Draft]:
