@@ -14,6 +14,7 @@ from hdmm_bf._linalg import in_float64
 from hdmm_bf.objectives import losses
 from hdmm_bf.objectives.minimise import _gradient, _minimise_on_device, minimise
 from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies import registry
 from hdmm_bf.strategies.baselines import classical, paper
 from hdmm_bf.strategies.drafts import column_norms, draft, edge_gram
 from hdmm_bf.strategies.laplace import cell_budgets as budget
@@ -203,12 +204,12 @@ def test_wavelets_and_hierarchies_have_their_shape(size):
 # ---------------------------------------------------------------- families and portfolio
 
 
-@pytest.mark.parametrize("family", portfolio.FAMILIES)
+@pytest.mark.parametrize("family", registry.families("laplace", structured=False), ids=lambda family: family.name)
 @pytest.mark.parametrize("G", ["threshold:8:2", "cycle:8", "line:8", "bounded:6"])
 def test_every_family_gives_strategies_of_the_error_it_says(family, G):
     made = problem(workload.all_range(policy.parse(G).domain), G)
     last = math.inf
-    for found in itertools.islice(portfolio.FAMILIES[family](made, seed=1), 3):
+    for found in itertools.islice(family.search(made, seed=1), 3):
         assert found.error == pytest.approx(exact_error(made, found.kind, found.matrix), rel=1e-6)
         assert found.error <= last
         last = found.error

@@ -92,8 +92,8 @@ def test_the_grid_family_is_refused_where_there_is_no_grid():
 
 
 def test_large_grids_are_left_to_the_grid_family():
-    assert portfolio.applicable(problem("all-range:24x24", "threshold:24x24:1"), None) == ["grid"]
-    assert portfolio.applicable(problem("all-range:4x4", "threshold:4x4:1"), None)[0] == "grid"
+    assert portfolio.applicable(problem("all-range:24x24", "threshold:24x24:1"), None) == [grids.FAMILY]
+    assert portfolio.applicable(problem("all-range:4x4", "threshold:4x4:1"), None)[0] == grids.FAMILY
 
 
 def test_wavelets_and_identity_give_way_to_hats_on_grids_of_24():

@@ -18,7 +18,6 @@ from hdmm_bf.strategies.drafts import Draft
 from hdmm_bf.strategies.gaussian import fit_product
 from hdmm_bf.strategies.laplace import cells as cells_laplace
 
-LARGEST = 4096
 _SECONDS = 240.0
 _BOUND_GAP = 1e-3
 _BOUND_SHARE = 0.25
@@ -33,11 +32,10 @@ def cells_apply(product: ProductProblem, asked: Asked) -> bool:
 
     Unless the family is asked for, a time limit must leave room for the certificate.
     """
-    applies = len(product.terms) == 1 and product.problem.policy.num_cells <= LARGEST and cells_laplace.applies(product)
+    applies = cells_laplace.FAMILY.applies(product)
     if asked.family == "cells" and not applies:
         shown = f"family='cells' for {product.problem.policy.num_cells} cells"
-        needs = f"needs ordinary privacy, one product of queries and at most {LARGEST} cells"
-        raise fail("fit", shown, needs, "Leave the family out.")
+        raise fail("fit", shown, cells_laplace.FAMILY.needs, "Leave the family out.")
     if asked.family is not None or not applies:
         return asked.family == "cells"
     seconds = asked.max_seconds

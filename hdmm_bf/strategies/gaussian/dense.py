@@ -26,6 +26,7 @@ from hdmm_bf.parallel.devices import Mesh
 from hdmm_bf.parallel.sharded import Matrices, Spread
 from hdmm_bf.problem.forms import EdgeForms, edge_forms
 from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies.registry import Family
 from hdmm_bf.strategies.search import Progress
 
 _LEVELS = (0.999, 1.0, 1.001, 1.003, 1.01, 1.03)
@@ -231,3 +232,6 @@ def rounded(kernel: Kernel, point: Any, mu: RealVector) -> tuple[float, Any]:
         return float(level * (f - mu_ @ change + 0.5 * (bend_ * change) @ change))
 
     return kernel.moved(point, np.minimum(wish, min(_LEVELS, key=model) * f - d))
+
+
+FAMILY = Family(name="gaussian", noise="gaussian", structured=False, search=steps, spreads=True)

@@ -37,7 +37,7 @@ class Member(NamedTuple):
 
 
 @final
-class Family:
+class Bases:
     """All members for one problem.
 
     Args:

@@ -19,6 +19,7 @@ from hdmm_bf._types import IndexArray, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.objectives.minimise import minimise, padded
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.drafts import Draft, draft
+from hdmm_bf.strategies.registry import Family, Turns
 
 NAME = "cell-budgets"
 
@@ -99,3 +100,6 @@ def _start(points: RealMatrix, rng: np.random.Generator, count: int) -> RealMatr
     rows = np.zeros((q, N))
     rows[label, np.arange(N)] = rng.uniform(0.3, 1.0) * rng.choice([-1, 1], q)[label]
     return np.asarray(rows + 0.1 * rng.uniform(-1, 1, rows.shape))
+
+
+FAMILY = Family(name=NAME, noise="laplace", structured=False, search=steps, turns=Turns(look=8, stale=60))

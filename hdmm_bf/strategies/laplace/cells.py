@@ -24,9 +24,14 @@ from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies.blocks import apply_factors
 from hdmm_bf.strategies.laplace import cell_budgets as budget
 from hdmm_bf.strategies.laplace.kronecker import Clock
+from hdmm_bf.strategies.registry import Family
 from hdmm_bf.strategies.search import Callback, Status
 
 NAME = "p-identity on cells"
+"""The origin of its strategies."""
+
+LARGEST = 4096
+"""Cells up to which the strategy is written out."""
 
 _STARTS = 8
 """Starts of a search without a time limit."""
@@ -52,6 +57,11 @@ def applies(product: ProductProblem) -> bool:
     """Whether the policy hides the presence of every record and nothing else."""
     held = [(edges, n) for edges, n in zip(product.edges, product.sizes, strict=True) if len(edges)]
     return len(held) == 1 and len(held[0][0]) == held[0][1] and bool(np.all(held[0][0][:, 1] == BOTTOM))
+
+
+def worthwhile(product: ProductProblem) -> bool:
+    """Whether rows over all cells are searched: one product of queries, presence hidden, not too many cells."""
+    return len(product.terms) == 1 and product.problem.policy.num_cells <= LARGEST and applies(product)
 
 
 def unit_error(product: ProductProblem, Theta: RealMatrix) -> float:
@@ -149,3 +159,13 @@ def _clusters(points: list[RealMatrix], groups: int, rng: np.random.Generator) -
         made.append((label == np.arange(count)[:, None]).astype(np.float64))
     shape = [len(rows) for rows in points]
     return np.asarray(rng.uniform(0.2, 1.0) * reduce(np.kron, made).reshape(-1, *shape))
+
+
+FAMILY = Family(
+    name="cells",
+    noise="laplace",
+    structured=True,
+    search=fit_cells,
+    applies=worthwhile,
+    needs=f"needs ordinary privacy, one product of queries and at most {LARGEST} cells",
+)

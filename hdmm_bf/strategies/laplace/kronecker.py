@@ -30,6 +30,7 @@ from hdmm_bf.problem.product import ProductProblem, Term
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.drafts import trace_of_inverse
 from hdmm_bf.strategies.laplace.grid import Part
+from hdmm_bf.strategies.registry import Family
 from hdmm_bf.strategies.search import Callback, Status, TracePoint
 
 NAME = "kronecker"
@@ -56,6 +57,11 @@ class KroneckerDraft(NamedTuple):
     status: Status = "finished"
 
 
+def applies(product: ProductProblem) -> bool:
+    """Whether the workload is one product."""
+    return len(product.terms) == 1
+
+
 def fit_kronecker(
     product: ProductProblem,
     *,
@@ -71,7 +77,7 @@ def fit_kronecker(
         The strategy has L1 sensitivity at most 1 under the policy and the unit error it says, and is never worse than
         the identity on the cells.
     """
-    assert len(product.terms) == 1, "several terms need unions_laplace"
+    assert applies(product), "several terms need a union"
     clock = Clock(max_seconds, callback, max_steps=max_steps, enough=enough)
     return fit_term(product.terms[0], Attributes(product, seed), clock)._replace(status=clock.status)
 
@@ -333,3 +339,13 @@ def _components(edges: EdgeArray, n: int) -> RealMatrix:
     graph = sp.coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(n, n))
     count, label = connected_components(graph, directed=False)
     return np.asarray((label == np.arange(count)[:, None]).astype(np.float64))
+
+
+FAMILY = Family(
+    name=NAME,
+    noise="laplace",
+    structured=True,
+    search=fit_kronecker,
+    applies=applies,
+    needs="needs one product of queries",
+)

@@ -20,6 +20,7 @@ from hdmm_bf.parallel.devices import Mesh
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.drafts import Draft, draft, edge_gram
 from hdmm_bf.strategies.laplace import cell_budgets as budget
+from hdmm_bf.strategies.registry import Family, Turns
 
 NAME = "p-identity"
 
@@ -31,6 +32,17 @@ _STARTS = 24
 """Fresh starts before the kicks begin."""
 _MIXED = 0.05
 """Share of negative correlation from which signed rows are tried as well."""
+
+
+def applies(problem: Problem) -> bool:
+    """Whether the graph is a forest or has few edges."""
+    most = min(LARGEST_EDGES, MOST_EDGES_A_CELL * problem.grounding.kept.size)
+    return problem.policy.is_forest or problem.policy.num_edges <= most
+
+
+def alone(problem: Problem) -> bool:
+    """Whether P is square, so that edge strategies are all there is."""
+    return problem.policy.is_forest
 
 
 def steps(problem: Problem, *, seed: int, mesh: Mesh | None = None) -> Iterator[Draft]:
@@ -173,3 +185,15 @@ class _Search:
         row = np.zeros(self.n)
         row[order] = rng.uniform(0.3, 1.0) * np.linspace(1, 0.2, order.size)
         return np.sqrt(row)[None]
+
+
+FAMILY = Family(
+    name=NAME,
+    noise="laplace",
+    structured=False,
+    search=steps,
+    applies=applies,
+    alone=alone,
+    spreads=True,
+    turns=Turns(look=12, stale=150),
+)

@@ -18,29 +18,17 @@ from hdmm_bf.parallel.workers import Job, side_by_side
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.baselines import classical, paper
 from hdmm_bf.strategies.drafts import Draft
-from hdmm_bf.strategies.laplace import cell_budgets as budget
-from hdmm_bf.strategies.laplace import dictionary, p_identity, vertex
-from hdmm_bf.strategies.laplace import grid as grids
+from hdmm_bf.strategies.laplace import p_identity, vertex
+from hdmm_bf.strategies.registry import Family, Turns, families
+from hdmm_bf.strategies.registry import family as find
 from hdmm_bf.strategies.search import Progress
 
-FAMILIES = {
-    "grid": grids.steps,
-    "p-identity": p_identity.steps,
-    "cell-budgets": budget.steps,
-    "vertex": vertex.steps,
-    "dictionary": dictionary.steps,
-}
+_POLISH = "polish"
 _APART = 1000
 """Between the seeds of searches in different processes."""
 
-_LOOK = {"grid": 40, "p-identity": 12, "cell-budgets": 8, "vertex": 13, "dictionary": 2, "polish": 1}
-"""Steps of every family before the leader gets more than the others."""
-
 _LEADER_TURNS = 6
 """Steps of the leader for one of each other family."""
-
-_STALE = {"grid": 60, "p-identity": 150, "cell-budgets": 60, "vertex": 25, "dictionary": 1, "polish": 1}
-"""Steps without gain after which a family is not asked again."""
 
 _GAIN = 1e-6
 
@@ -78,24 +66,13 @@ def floors(problem: Problem, table: Table, norm: Norm) -> Iterator[Draft]:
                 return
 
 
-def applicable(problem: Problem, family: str | None) -> list[str]:
-    """Return the families that apply to a problem, or the one asked for."""
-    edges, k = problem.policy.num_edges, problem.grounding.kept.size
+def applicable(problem: Problem, family: str | None) -> list[Family]:
+    """Return the families that apply to a problem, or the one of a name."""
     if family is not None:
-        return [family]
-    if problem.policy.is_forest:
-        return ["p-identity"]  # P is square: edge strategies are all there is
-    chosen = ["cell-budgets"]
-    grid = grids.parts(problem) is not None
-    if grid and edges > p_identity.LARGEST_EDGES:
-        return ["grid"]  # a step of cell budgets takes minutes there, and on small grids they come nowhere near
-    if edges <= min(p_identity.LARGEST_EDGES, p_identity.MOST_EDGES_A_CELL * k):
-        chosen.insert(0, "p-identity")
-    if 1.3 * k * k * edges <= vertex.LARGEST_PRODUCT:
-        chosen.append("vertex")
-    if edges <= dictionary.LARGEST_EDGES:
-        chosen.append("dictionary")
-    return ["grid", *chosen] if grid else chosen
+        return [find("laplace", family)]
+    chosen = [known for known in families("laplace", structured=False) if known.applies(problem)]
+    alone = [known for known in chosen if known.alone(problem)]
+    return alone[:1] or chosen
 
 
 def steps(
@@ -154,15 +131,13 @@ def searched(
     problem: Problem, *, seed: int, family: str | None, best: Draft, mesh: Mesh | None = None
 ) -> Iterator[Draft]:
     """Yield what every step of every family found, in turns that depend on their results alone."""
-    running: dict[str, Iterator[Draft]]
-    if mesh is None:
-        chosen = enumerate(applicable(problem, family))
-        running = {name: FAMILIES[name](problem, seed=seed + i) for i, name in chosen}
-    else:
-        running = {p_identity.NAME: p_identity.steps(problem, seed=seed, mesh=mesh)}
-    if family is None and "vertex" in running:
-        running["polish"] = _polish(problem, lambda: best)
-    for found in _taken(running):
+    chosen = applicable(problem, family) if mesh is None else [p_identity.FAMILY]
+    options = {} if mesh is None else {"mesh": mesh}
+    running = {known.name: known.search(problem, seed=seed + i, **options) for i, known in enumerate(chosen)}
+    turns = {known.name: known.turns for known in chosen if known.turns is not None}
+    if family is None and vertex.NAME in running:
+        running[_POLISH], turns[_POLISH] = _polish(problem, lambda: best), vertex.POLISH
+    for found in _taken(running, turns):
         best = found if found.error < best.error else best
         yield found
 
@@ -173,18 +148,18 @@ def job(problem: Problem, *, seed: int, family: str | None, best: Draft) -> Job[
     return Job(searched, {"problem": plain, "seed": seed, "family": family, "best": best}, best)
 
 
-def _taken(running: dict[str, Iterator[Draft]]) -> Iterator[Draft]:
+def _taken(running: dict[str, Iterator[Draft]], turns: dict[str, Turns]) -> Iterator[Draft]:
     """Take the turns of the families; one that ends or gains no more is dropped."""
     reached = dict.fromkeys(running, math.inf)
     idle = dict.fromkeys(running, 0)
-    for name in _turns(running, reached):
+    for name in _turns(running, turns, reached):
         found = next(running[name], None)
         if found is None:
             del running[name]
             continue
         idle[name] = 0 if found.error < reached[name] * (1 - _GAIN) else idle[name] + 1
         reached[name] = min(reached[name], found.error)
-        if idle[name] >= _STALE[name]:
+        if idle[name] >= turns[name].stale:
             del running[name]
         yield found
 
@@ -196,10 +171,10 @@ def _polish(problem: Problem, current: Callable[[], Draft | None]) -> Iterator[D
         yield vertex.polish(problem, found)
 
 
-def _turns(running: dict[str, Iterator[Draft]], reached: dict[str, float]) -> Iterator[str]:
+def _turns(running: dict[str, Iterator[Draft]], turns: dict[str, Turns], reached: dict[str, float]) -> Iterator[str]:
     """First a look at every family; then mostly the leader, as long as it gains, with one turn of the others."""
     for name in list(running):
-        for _ in range(_LOOK[name]):
+        for _ in range(turns[name].look):
             if name in running:
                 yield name
     while running:

@@ -16,7 +16,10 @@ from hdmm_bf._types import RealMatrix, RealVector
 from hdmm_bf.matrix import Identity, Ones
 from hdmm_bf.problem.product import ProductProblem, Term
 from hdmm_bf.strategies.laplace.kronecker import Attributes, Clock, KroneckerDraft, fit_term, reach, reaches
+from hdmm_bf.strategies.registry import Family
 from hdmm_bf.strategies.search import Callback, Status
+
+NAME = "union"
 
 _SHARE_PATIENCE = 15
 """Steps without gain after which the division of the budget is settled."""
@@ -156,3 +159,6 @@ def _tables(product: ProductProblem, groups: Groups) -> UnionDraft:
         for (table, _), error in zip(groups, errors.tolist(), strict=True)
     ]
     return _shared_out(product, blocks, tuple(terms for _, terms in groups))
+
+
+FAMILY = Family(name=NAME, noise="laplace", structured=True, search=fit_union)

@@ -21,6 +21,7 @@ from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.drafts import Draft, draft, edge_columns
 from hdmm_bf.strategies.laplace import cell_budgets as budget
 from hdmm_bf.strategies.laplace.cell_budgets import with_grounds
+from hdmm_bf.strategies.registry import Family, Turns
 
 NAME = "vertex"
 LARGEST_PRODUCT = 2 * 10**8
@@ -58,6 +59,16 @@ class _Polish:
 
     def _draft(self, A: RealMatrix) -> Draft:
         return draft(self.problem, "vertex", A, norm="L1", origin=NAME)
+
+
+POLISH = Turns(look=1, stale=1)
+"""One polish of the best strategy of the other families."""
+
+
+def applies(problem: Problem) -> bool:
+    """Whether the problem is small enough: strategies have about 1.3 rows per kept cell."""
+    cells = problem.grounding.kept.size
+    return 1.3 * cells * cells * problem.policy.num_edges <= LARGEST_PRODUCT
 
 
 def polish(problem: Problem, found: Draft) -> Draft:
@@ -211,3 +222,8 @@ class _Bumps:
         if rng.uniform() < 0.5:
             row = row * rng.uniform(0, 1, row.size)
         return np.asarray(rng.uniform(0.1, 0.5) * row @ self.D)[None]
+
+
+FAMILY = Family(
+    name=NAME, noise="laplace", structured=False, search=steps, applies=applies, turns=Turns(look=13, stale=25)
+)
