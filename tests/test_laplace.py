@@ -208,11 +208,8 @@ def test_wavelets_and_hierarchies_have_their_shape(size):
 @pytest.mark.parametrize("G", ["threshold:8:2", "cycle:8", "line:8", "bounded:6"])
 def test_every_family_gives_strategies_of_the_error_it_says(family, G):
     made = problem(workload.all_range(policy.parse(G).domain), G)
-    last = math.inf
     for found in itertools.islice(family.search(made, seed=1), 3):
         assert found.error == pytest.approx(exact_error(made, found.kind, found.matrix), rel=1e-6)
-        assert found.error <= last
-        last = found.error
 
 
 def sparse_queries(n, seed):

@@ -55,7 +55,8 @@ def fit_cells_dense(product: ProductProblem, asked: Asked) -> Fit:
             max_seconds=math.inf if asked.limited else _SECONDS,
             callback=asked.callback,
             max_steps=asked.max_steps,
-            enough=(lower.bound or 0.0) * (1 + asked.gap),
+            bound=lower.bound or 0.0,
+            gap=asked.gap,
         )
     draft = Draft("vertex", cells_laplace.matrix(found.Theta), cells_laplace.NAME, found.error)
     strategy = from_draft(problem, draft)

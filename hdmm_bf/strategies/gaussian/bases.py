@@ -73,7 +73,7 @@ def fit(
     svd = product_svd_bound(product)
     family = build(product)
     if not family.types or not np.any(_seen(family, product)):
-        return Found(_totals(product), 0.0, 0.0, svd, FAMILY.name, None, WHY, "exact", ())
+        return Found(_totals(product), 0.0, 0.0, svd, FAMILY.name, None, WHY, "exact")
     bound, proof, again = _proved(product)
     left = _search_seconds(max_seconds - (limits.now() - started), again)
     short: list[int] = []
@@ -82,7 +82,7 @@ def fit(
         found = search(members, gap=gap, max_iterations=max_steps, callback=callback)
     status: Status = "time limit" if short and found.status == "finished" else found.status
     sketch = to_sketch(family, found.best)
-    return Found((sketch,), found.error, bound, svd, FAMILY.name, proof, WHY, status, found.trace)
+    return Found((sketch,), found.error, bound, svd, FAMILY.name, proof, WHY, status)
 
 
 def _proved(product: ProductProblem) -> tuple[float | None, Proof | None, float]:

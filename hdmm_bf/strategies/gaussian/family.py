@@ -127,7 +127,7 @@ class Bases:
     def best_precisions(self, flat: RealVector, mu: RealVector, *, gap: float, steps: int) -> Member:
         """Return the best member with given bases, to a gap inside the family."""
         self.set(flat)
-        found = search(ascent(self.evaluate, mu), gap=gap, max_iterations=steps)
+        found = search(ascent(self.evaluate, mu / mu.max()), gap=gap, max_iterations=steps)
         largest = max(d.max() for d in self.distances(found.best))
         return Member(found.error, flat.copy(), found.best / largest, found.proof)
 

@@ -65,7 +65,7 @@ def fit(
     totals = indicators(product.edges[moved], product.sizes[moved])
     if any(map(is_public, problems)):
         rows = [np.eye(n)[: 0 if i == moved else n] for i, n in enumerate(product.sizes)]
-        return Found((_sketch(rows, totals, moved),), 0.0, 0.0, svd, FAMILY.name, None, WHY, "exact", ())
+        return Found((_sketch(rows, totals, moved),), 0.0, 0.0, svd, FAMILY.name, None, WHY, "exact")
     kernels = [None if mesh is None else gaussian.on_devices(problem, mesh, gap=aim) for problem in problems]
     most, ticks = min(max_steps or _MAX_STEPS, _MAX_STEPS), clock(mesh)
     parts: list[Outcome[SquareMatrix, RealVector]] = []
@@ -77,12 +77,11 @@ def fit(
     proof = {"kind": "kronecker", "attribute": moved, "weights": [part.proof for part in parts]}
     bound = kronecker_bound(product, moved, [part.proof for part in parts])
     status: Status = "converged" if error <= bound * (1 + gap) else _status(parts)
-    trace = (TracePoint(limits.now() - started, error, bound),)
     if callback is not None:
-        callback(trace[0])
+        callback(TracePoint(limits.now() - started, error, bound))
     sketches = (_sketch(factors, totals, moved),)
     why = "; ".join([WHY, *{kernel.why for kernel in kernels if kernel is not None and kernel.why}])
-    return Found(sketches, error, bound, svd, FAMILY.name, proof, why, status, trace)
+    return Found(sketches, error, bound, svd, FAMILY.name, proof, why, status)
 
 
 def attribute_problem(product: ProductProblem, attribute: int, moved: int, factor: Matrix | None = None) -> Problem:

@@ -24,7 +24,7 @@ from hdmm_bf.bounds.products.typed import best_weights, edge_types, typed, typed
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies.gaussian.sketch import Found, invariant_sketch
 from hdmm_bf.strategies.registry import Family
-from hdmm_bf.strategies.search import Status, TracePoint
+from hdmm_bf.strategies.search import Status
 
 WHY = "every attribute is complete or public and every query is a table, so the optimum has a closed form"
 
@@ -53,8 +53,7 @@ def fit(product: ProductProblem, **_: Any) -> Found:
     bound = typed_bound(types, mu)
     proof = {"kind": "types", "weights": mu}
     status: Status = "converged" if error > 0 else "exact"
-    trace = (TracePoint(0.0, error, bound),)
-    return Found(sketches, error, bound, product_svd_bound(product), FAMILY.name, proof, WHY, status, trace)
+    return Found(sketches, error, bound, product_svd_bound(product), FAMILY.name, proof, WHY, status)
 
 
 def _pull(product: ProductProblem, kind: int, T: tuple[int, ...]) -> float:

@@ -55,8 +55,8 @@ def fit(
     if not any(len(sector.root) for sector in parts.sectors) or parts.uniform.size == 0:
         none = tuple(np.zeros((0, parts.n)) for _ in parts.sectors)
         proof = {"kind": "sectors", "attribute": parts.attribute, "weights": parts.uniform}
-        return Found(_sketches(product, parts, list(none), 1.0), 0.0, 0.0, svd, FAMILY.name, proof, WHY, "exact", ())
-    steps = ascent(lambda mu: evaluate(parts, mu), parts.uniform)
+        return Found(_sketches(product, parts, list(none), 1.0), 0.0, 0.0, svd, FAMILY.name, proof, WHY, "exact")
+    steps = ascent(lambda mu: evaluate(parts, mu), parts.uniform / parts.uniform.max())
     with la.threads_for(parts.n):
         found = search(
             steps,
@@ -70,7 +70,7 @@ def fit(
     sketches = _sketches(product, parts, found.best, 1 / largest)
     bound = sectors_bound(parts, found.proof)
     proof = {"kind": "sectors", "attribute": parts.attribute, "weights": found.proof}
-    return Found(sketches, found.error, bound, svd, FAMILY.name, proof, WHY, found.status, found.trace)
+    return Found(sketches, found.error, bound, svd, FAMILY.name, proof, WHY, found.status)
 
 
 def evaluate(parts: Sectors, mu: RealVector) -> Point[Roots]:

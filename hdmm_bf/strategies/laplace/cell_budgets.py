@@ -35,7 +35,7 @@ def descend(Theta: RealMatrix, budgets: RealVector, V: SquareMatrix, D: RealMatr
 
 
 def steps(problem: Problem, *, seed: int) -> Iterator[Draft]:
-    """Yield the best strategy after every start, for ever."""
+    """Yield the strategy that every start ends at, forever."""
     rng = np.random.default_rng(seed)
     V = problem.gram / np.mean(np.diag(problem.gram))
     D, _ = with_grounds(problem)
@@ -44,17 +44,14 @@ def steps(problem: Problem, *, seed: int) -> Iterator[Draft]:
     if np.all(problem.P.tail < 0):  # a star: the ground needs no budget
         plans.append(np.concatenate([np.ones(n), np.full(N - n, 1e-3)]))
     centred = embedding(D @ V @ D.T)
-    best: Draft | None = None
     count = 0
     while True:
         budgets = plans[count % len(plans)]
         rows = np.zeros((1, N)) if count < len(plans) else descend(_start(centred, rng, count), budgets, V, D)
         A = np.vstack([np.eye(N), rows])
         A = (A / np.abs(A).sum(axis=0) * budgets) @ D
-        found = draft(problem, "vertex", A[np.abs(A).max(axis=1) > 1e-9], norm="L1", origin=NAME)
-        best = found if best is None or found.error < best.error else best
         count += 1
-        yield best
+        yield draft(problem, "vertex", A[np.abs(A).max(axis=1) > 1e-9], norm="L1", origin=NAME)
 
 
 def with_grounds(problem: Problem) -> tuple[RealMatrix, IndexArray]:

@@ -9,6 +9,7 @@ Starts are products of clusters of every attribute's values, on one or two level
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from functools import reduce
@@ -23,9 +24,8 @@ from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies.blocks import apply_factors
 from hdmm_bf.strategies.laplace import cell_budgets as budget
-from hdmm_bf.strategies.laplace.kronecker import Clock
 from hdmm_bf.strategies.registry import Family
-from hdmm_bf.strategies.search import Callback, Status
+from hdmm_bf.strategies.search import Callback, Progress, Status, search
 
 NAME = "p-identity on cells"
 """The origin of its strategies."""
@@ -34,7 +34,7 @@ LARGEST = 4096
 """Cells up to which the strategy is written out."""
 
 _STARTS = 8
-"""Starts of a search without a time limit."""
+"""Starts of a search, after the identity."""
 _MOST_ROWS = 128
 _SHORT, _LONG = 60, 400
 """Iterations of a first descent, and of one that is worth going on with."""
@@ -91,7 +91,8 @@ def fit_cells(
     max_seconds: float = math.inf,
     callback: Callback | None = None,
     max_steps: int | None = None,
-    enough: float = 0.0,
+    bound: float = 0.0,
+    gap: float = 0.0,
 ) -> CellsDraft:
     """Search rows Theta for a union of products under unbounded differential privacy.
 
@@ -99,14 +100,15 @@ def fit_cells(
         The strategy has L1 sensitivity 1 and the unit error it says, and is never worse than the identity.
     """
     assert applies(product), "other policies have other sensitivities"
-    clock = Clock(max_seconds, callback, max_steps=max_steps, enough=enough)
-    none = np.zeros((0, math.prod(product.sizes)))
-    found = CellsDraft(none, unit_error(product, none))
-    with clock.interruptible():
-        for count, found in enumerate(steps(product, seed=seed)):
-            if not clock.tick(found.error) or count >= _STARTS:
-                break
-    return found._replace(status=clock.status)
+    drafts = itertools.islice(steps(product, seed=seed), 1 + _STARTS)
+    found = search(
+        (Progress(draft.error, bound, draft, None) for draft in drafts),
+        gap=gap,
+        max_seconds=max_seconds,
+        max_iterations=max_steps,
+        callback=callback,
+    )
+    return found.best._replace(status=found.status)
 
 
 def steps(product: ProductProblem, *, seed: int) -> Iterator[CellsDraft]:

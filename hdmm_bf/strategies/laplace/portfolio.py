@@ -88,7 +88,7 @@ def steps(
     in_turn: bool = False,
     mesh: Mesh | None = None,
 ) -> Iterator[Progress[Draft, RealVector]]:
-    """Yield the best strategy so far: of the floors first, then after every step of every family.
+    """Yield the best of the floors, then what every step of every family ends at; the loop keeps the best.
 
     With several workers, other processes search the same with other seeds. On a mesh only p-identity is searched, the
     one family that is spread.
@@ -106,25 +106,18 @@ def steps(
         mesh: devices to spread p-identity over.
 
     Guarantees:
-        Neither a floor nor the initial strategy has a smaller error than any candidate yielded.
+        Neither a floor nor the initial strategy has a smaller error than the first candidate yielded.
     """
-    best: Draft | None = None
-
-    def offer(found: Draft) -> Progress[Draft, RealVector]:
-        nonlocal best
-        best = found if best is None or found.error < best.error else best
-        return Progress(best.error, bound, best, weights)
-
     with limits.limited(limits.now() + _FLOORS_SHARE * limits.time_left()):
         known = [*floors(problem, table, "L1"), *([] if initial is None else [initial])]
-    yield offer(min(known, key=lambda draft: draft.error))  # one step, so that no limit comes between
-    assert best is not None
+    best = min(known, key=lambda draft: draft.error)
+    yield Progress(best.error, bound, best, weights)  # one step, so that no limit comes between
     own = searched(problem, seed=seed, family=family, best=best, mesh=mesh)
     seeds = [seed + _APART * k for k in range(1, 1 if mesh is not None else workers)]
     others = [job(problem, seed=other, family=family, best=best) for other in seeds]
     for found in side_by_side(own, others, in_turn=in_turn):
         table.note(found.origin, found.error, "ours")
-        yield offer(found)
+        yield Progress(found.error, bound, found, weights)
 
 
 def searched(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies.gaussian import Found, Sketch, bases, fit_product
 from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.laplace import kronecker, unions
-from hdmm_bf.strategies.search import Callback, TracePoint
+from hdmm_bf.strategies.search import Callback
 
 _ONE = "one product of queries: a small search an attribute, multiplied"
 _MANY = "several products of queries: each, or each group of tables, is measured by itself with its share of the budget"
@@ -55,14 +54,14 @@ def fit_laplace(
     ones = np.ones((1,) * len(product.sizes))
     sketches: tuple[Sketch, ...]
     if name == kronecker.NAME:
-        beside = _beside(bounds.lower or 0.0, callback)
         draft = kronecker.fit_kronecker(
             product,
             seed=seed,
             max_seconds=max_seconds,
-            callback=beside,
+            callback=callback,
             max_steps=max_steps,
-            enough=(bounds.lower or 0.0) * (1 + gap),
+            bound=bounds.lower or 0.0,
+            gap=gap,
         )
         sketches, error, status, family, why = (
             (Sketch(draft.factors, ones),),
@@ -79,13 +78,7 @@ def fit_laplace(
             for block, terms in pairs
         )
         error, status, family, why = union.error, union.status, unions.NAME, _MANY
-    trace = (TracePoint(0.0, error, bounds.lower or 0.0),)
-    return Found(sketches, error, bounds.lower, bounds.svd, family, proof, why, status, trace)
-
-
-def _beside(bound: float, callback: Callback | None) -> Callback | None:
-    """Tell the bound, which is known before the search, with every step of it."""
-    return None if callback is None else lambda point: callback(replace(point, bound=bound))
+    return Found(sketches, error, bounds.lower, bounds.svd, family, proof, why, status)
 
 
 def _proof(product: ProductProblem) -> dict[str, object] | None:
