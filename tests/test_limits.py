@@ -12,11 +12,11 @@ import hdmm_bf as bf
 from hdmm_bf.fit import reserve
 from hdmm_bf.fit.inputs import as_problem
 from hdmm_bf.fit.options import Asked
+from hdmm_bf.objectives.minimise import descend, minimise
 from hdmm_bf.problem.product import as_product
 from hdmm_bf.strategies import Progress, limits, search
 from hdmm_bf.strategies.gaussian import bases
 from hdmm_bf.strategies.laplace import portfolio
-from hdmm_bf.strategies.search import descend, minimise
 
 
 class Turned:

@@ -18,7 +18,6 @@ from hdmm_bf.strategies.drafts import Draft
 from hdmm_bf.strategies.gaussian import fit_product
 from hdmm_bf.strategies.laplace import cells as cells_laplace
 
-LARGEST = 4096
 _SECONDS = 240.0
 _BOUND_GAP = 1e-3
 _BOUND_SHARE = 0.25
@@ -33,11 +32,10 @@ def cells_apply(product: ProductProblem, options: FitOptions) -> bool:
 
     Unless the family is asked for, a time limit must leave room for the certificate.
     """
-    applies = len(product.terms) == 1 and product.problem.policy.num_cells <= LARGEST and cells_laplace.applies(product)
+    applies = cells_laplace.FAMILY.applies(product)
     if options.family == "cells" and not applies:
         shown = f"family='cells' for {product.problem.policy.num_cells} cells"
-        needs = f"needs ordinary privacy, one product of queries and at most {LARGEST} cells"
-        raise fail("fit", shown, needs, "Leave the family out.")
+        raise fail("fit", shown, cells_laplace.FAMILY.needs, "Leave the family out.")
     if options.family is not None or not applies:
         return options.family == "cells"
     seconds = options.max_seconds
@@ -57,7 +55,8 @@ def fit_cells_dense(product: ProductProblem, options: FitOptions) -> Fit:
             max_seconds=math.inf if options.limited else _SECONDS,
             callback=options.callback,
             max_steps=options.max_steps,
-            enough=(lower.bound or 0.0) * (1 + options.gap),
+            bound=lower.bound or 0.0,
+            gap=options.gap,
         )
     draft = Draft("vertex", cells_laplace.matrix(found.Theta), cells_laplace.NAME, found.error)
     strategy = from_draft(problem, draft)

@@ -15,19 +15,19 @@ from hdmm_bf.fit.fit import Fit
 from hdmm_bf.parallel.devices import Mesh
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies import Callback, Status, limits
+from hdmm_bf.strategies import Callback, Status, limits, registry
 from hdmm_bf.strategies.drafts import Draft, draft
 from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.laplace import grid as grids
-from hdmm_bf.strategies.laplace import p_identity, portfolio
+from hdmm_bf.strategies.laplace import p_identity
 
 DEFAULT_GAP = 1e-3
-PRODUCT_FAMILIES = ("marginals", "sectors", "kronecker", "bases", "union", "cells")
+PRODUCT_FAMILIES = registry.names(structured=True)
 """Names of structured families."""
 
 FAMILIES: dict[Noise, tuple[str, ...]] = {
-    "gaussian": ("gaussian", "marginals", "sectors", "kronecker", "bases"),
-    "laplace": (*portfolio.FAMILIES, "kronecker", "union", "cells"),
+    "gaussian": registry.names("gaussian"),
+    "laplace": registry.names("laplace"),
 }
 """The families that a fit may be asked for, dense and structured."""
 
@@ -131,8 +131,8 @@ def _check_family(noise: Noise, family: object) -> None:
 
 def _check_grid(problem: Problem, family: str | None) -> None:
     if family == grids.NAME and grids.parts(problem) is None:
-        needs = f"needs a product of trees with at most {grids.LARGEST_EDGES} edges and one product of workloads"
-        raise fail("fit", f"family='grid' for {problem.policy.spec}", needs, "Leave the family out.")
+        shown = f"family={family!r} for {problem.policy.spec}"
+        raise fail("fit", shown, grids.FAMILY.needs, "Leave the family out.")
 
 
 def final_status(status: Status, certificate: Certificate, wanted: float) -> Status:
