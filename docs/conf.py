@@ -50,8 +50,8 @@ autodoc_type_aliases = {
 python_maximum_signature_line_length = 110
 
 _WIDTH = 88
-_GIVEN = {"Account", "BlockRelease", "Bounds", "Certificate", "Components", "Entry", "Example", "Facts", "Fit"}
-_GIVEN |= {"Grounding", "Plan", "Policy", "Processed", "ProductFit", "Release", "Row", "Strategy", "Workload"}
+_GIVEN = {"Account", "Bounds", "CellStrategy", "Certificate", "Components", "EdgeStrategy", "Entry", "Example", "Fit"}
+_GIVEN |= {"Grounding", "Plan", "Policy", "Processed", "ProductStrategy", "Release", "Row", "Workload"}
 
 
 class CommandHelp(Directive):

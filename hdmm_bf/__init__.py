@@ -15,20 +15,19 @@ if TYPE_CHECKING:
     from hdmm_bf import bounds, domain, matrix, policy, workload
     from hdmm_bf._checks import InputError
     from hdmm_bf.bounds import Bounds
-    from hdmm_bf.certificate.dense import Certificate
+    from hdmm_bf.certificate import Certificate
     from hdmm_bf.data.histogram import histogram
     from hdmm_bf.data.tables import Records
     from hdmm_bf.domain import Domain
-    from hdmm_bf.fit import Fit, ProductFit, bound, compare, fit, load, memory_needed
+    from hdmm_bf.fit import Fit, bound, compare, fit, load, memory_needed  # type: ignore[no-redef]
     from hdmm_bf.policy import Policy
     from hdmm_bf.problem import transform
     from hdmm_bf.problem.sensitivity import sensitivity
     from hdmm_bf.problem.transform import Problem
-    from hdmm_bf.release.block_release import BlockRelease
-    from hdmm_bf.release.dense import Release
     from hdmm_bf.release.ledger import Ledger
     from hdmm_bf.release.plan import Plan, plan
     from hdmm_bf.release.publish import release
+    from hdmm_bf.release.release import Release
     from hdmm_bf.report import plots
     from hdmm_bf.workload import Workload
 
@@ -44,9 +43,8 @@ _MODULES = {
     "workload": "workload",
 }
 _NAMES = {
-    "BlockRelease": "release.block_release",
     "Bounds": "bounds",
-    "Certificate": "certificate.dense",
+    "Certificate": "certificate",
     "Domain": "domain",
     "Fit": "fit",
     "InputError": "_checks",
@@ -54,9 +52,8 @@ _NAMES = {
     "Plan": "release.plan",
     "Policy": "policy",
     "Problem": "problem.transform",
-    "ProductFit": "fit",
     "Records": "data.tables",
-    "Release": "release.dense",
+    "Release": "release.release",
     "Workload": "workload",
     "bound": "fit",
     "compare": "fit",
@@ -70,7 +67,6 @@ _NAMES = {
 }
 
 __all__ = [
-    "BlockRelease",
     "Bounds",
     "Certificate",
     "Domain",
@@ -80,7 +76,6 @@ __all__ = [
     "Plan",
     "Policy",
     "Problem",
-    "ProductFit",
     "Records",
     "Release",
     "Workload",

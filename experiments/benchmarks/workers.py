@@ -55,7 +55,7 @@ def _in_a_time() -> Table:
 def restarts(workload: str, policy: str, family: str, steps: int) -> dict[str, float]:
     """Time two restarts one after the other, then side by side."""
     from hdmm_bf.fit.inputs import as_problem
-    from hdmm_bf.parallel.workers import Job, side_by_side
+    from hdmm_bf.parallel.workers import side_by_side
     from hdmm_bf.strategies.laplace import portfolio
 
     problem = as_problem(workload, policy)
@@ -68,7 +68,8 @@ def restarts(workload: str, policy: str, family: str, steps: int) -> dict[str, f
     for name in ("compiles", "one", "two"):
         begun = time.perf_counter()
         if name == "two":
-            _finish(side_by_side(_counted(search(0)), [Job(problem, APART, family, floor)], in_turn=True))
+            other = portfolio.job(problem, seed=APART, family=family, best=floor)
+            _finish(side_by_side(_counted(search(0)), [other], in_turn=True))
         else:
             collections.deque(itertools.chain(search(0), search(APART)), maxlen=0)
         found[name] = time.perf_counter() - begun

@@ -26,7 +26,7 @@ from hdmm_bf._types import AnyArray, EdgeArray
 from hdmm_bf.domain import Domain
 from hdmm_bf.policy import Policy
 from hdmm_bf.policy import naming as policy_naming
-from hdmm_bf.strategies import Strategy
+from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, MatrixStrategy
 from hdmm_bf.strategies.search import SENTENCES
 from hdmm_bf.workload import Workload
 from hdmm_bf.workload import naming as workload_naming
@@ -152,7 +152,7 @@ def stored_domain(record: dict[str, Any]) -> Domain:
     return Domain(tuple(record["sizes"]), tuple(names), tuple(v if v is None else tuple(v) for v in labels))
 
 
-def stored_strategy(arrays: dict[str, AnyArray]) -> tuple[Strategy, AnyArray]:
+def stored_strategy(arrays: dict[str, AnyArray]) -> tuple[MatrixStrategy, AnyArray]:
     """Return the strategy and the edge weights, after checking the type and range of every array."""
     _exactly(arrays, _STRATEGY)
     kind, family = text("kind", arrays["kind"]), text("family", arrays["family"])
@@ -167,7 +167,8 @@ def stored_strategy(arrays: dict[str, AnyArray]) -> tuple[Strategy, AnyArray]:
     if not 0 <= int(bits) <= MOST_BITS:
         raise fail("bits", int(bits), f"must be 0 to {MOST_BITS}", WRITE_AGAIN)
     _check_weights(weights)
-    return Strategy(kind, integers, int(bits), family), weights.astype(np.float64)  # type: ignore[arg-type]
+    record = CellStrategy if kind == CellStrategy.kind else EdgeStrategy
+    return record(integers, int(bits), family), weights.astype(np.float64)
 
 
 def in_range(integers: AnyArray) -> bool:

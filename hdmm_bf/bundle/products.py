@@ -1,4 +1,4 @@
-"""Bundles of block strategies: factors, precisions and the proof of the bound instead of a matrix and edge weights.
+"""Files of strategies by factors: factors, precisions and the proof of the bound instead of a matrix and edge weights.
 
 `blocks.npz` takes the place of `strategy.npz`; `policy.npz` holds one list of edges an attribute, and `workload.npz`,
 where no spec string says it all, the factors of every term, by name where they have one.
@@ -6,9 +6,8 @@ where no spec string says it all, the factors of every term, by name where they 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +16,14 @@ from hdmm_bf._checks import InputError, fail, finite, fits, whole_numbers
 from hdmm_bf._types import AnyArray, EdgeArray
 from hdmm_bf.bundle import checks
 from hdmm_bf.bundle.checks import WORKLOAD, WRITE_AGAIN, blaming
-from hdmm_bf.bundle.dense import domain_record
-from hdmm_bf.bundle.files import MANIFEST, check_place, json_bytes, load_npz, npz, parse_json, read_folder, write_folder
+from hdmm_bf.bundle.files import MANIFEST, load_npz, npz
 from hdmm_bf.domain import Domain
 from hdmm_bf.matrix import Dense, Identity, Kronecker, Matrix, Ones, Stack, Weighted
 from hdmm_bf.policy import Policy
-from hdmm_bf.problem.product import ProductProblem, Term, as_product, product_terms
+from hdmm_bf.problem.product import ProductProblem, Term, product_terms, product_view
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies.blocks import Block, BlockStrategy, from_integers
+from hdmm_bf.strategies.blocks import from_integers
+from hdmm_bf.strategies.records import Block, ProductStrategy
 from hdmm_bf.workload import AllRange, Prefix, Workload
 from hdmm_bf.workload import naming as workload_naming
 from hdmm_bf.workload.queries import row_weights
@@ -35,60 +34,27 @@ _MOST_BLOCKS = 2**16
 _MOST_BITS = 62
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Contents:
-    """What a bundle of blocks holds, checked against its checksums but not yet certified."""
-
-    product: ProductProblem
-    strategy: BlockStrategy
-    proof: dict[str, Any] | None
-    certificate: dict[str, Any]
-    manifest: dict[str, Any]
-
-
-def write(
-    path: str | Path,
-    *,
-    product: ProductProblem,
-    strategy: BlockStrategy,
-    proof: dict[str, Any] | None,
-    certificate: dict[str, Any],
-    manifest: dict[str, Any],
-) -> Path:
-    """Write a bundle, replacing an older one of the same name only when the new one is complete."""
-    target = check_place(path)
-    workload, policy = product.problem.workload, product.problem.policy
+def encode(
+    strategy: ProductStrategy, problem: Problem, proof: dict[str, Any] | None
+) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Return the files of a strategy and its problem, and what the manifest says of them."""
+    product = product_view(problem)
     files = {
         BLOCKS: npz(**_block_arrays(strategy), **_proof_arrays(proof)),
         "policy.npz": npz(**{f"edges{i}": edges for i, edges in enumerate(product.edges)}),
-        "certificate.json": json_bytes(certificate),
     }
-    named = _workload_record(workload)
-    if named["file"]:
+    workload = _workload_record(problem.workload)
+    if workload["file"]:
         files[WORKLOAD] = npz(**_term_arrays(product), **_weight_arrays(product))
-    called = _policy_record(policy, product.edges)
-    record = {
-        **manifest,
-        "domain": domain_record(policy.domain),
-        "workload": named,
-        "policy": called,
-        "discloses": policies.discloses(_stored_policy(called, policy.domain, product.edges)),
-        "sensitivity_exact": certificate["sensitivity_exact"],
-        "bits": certificate["bits"],
-    }
-    write_folder(target, record, files)
-    return target
+    policy = _policy_record(problem.policy, product.edges)
+    as_read = _stored_policy(policy, problem.policy.domain, product.edges)
+    return files, {"workload": workload, "policy": policy, "discloses": policies.discloses(as_read)}
 
 
-def read(path: str | Path) -> Contents:
-    """Read a bundle of blocks; refused as bundles with matrices are."""
-    manifest, files, _ = read_folder(path)
-    return contents(Path(path), manifest, files)
-
-
-def contents(folder: Path, manifest: dict[str, Any], files: dict[str, bytes]) -> Contents:
-    """Return what the files of a bundle of blocks hold."""
+def decode(
+    folder: Path, manifest: dict[str, Any], files: dict[str, bytes]
+) -> tuple[Problem, ProductStrategy, dict[str, Any] | None]:
+    """Return the problem, the strategy and the proof that the files hold."""
     with blaming(folder, MANIFEST):
         domain = checks.stored_domain(manifest["domain"])
     with blaming(folder, "policy.npz"):
@@ -97,19 +63,16 @@ def contents(folder: Path, manifest: dict[str, Any], files: dict[str, bytes]) ->
     custom = manifest["workload"]["file"]
     with blaming(folder, WORKLOAD if custom else MANIFEST):
         arrays = load_npz(folder, WORKLOAD, files) if custom else None
-        workload = _stored_workload(manifest["workload"], arrays, domain)
-        product = as_product(Problem(workload, policy))
-        if product is None:
-            raise fail("bundle", manifest["workload"]["spec"], "has no product structure", WRITE_AGAIN)
+        problem = Problem(_stored_workload(manifest["workload"], arrays, domain), policy)
+        product_view(problem)
     with blaming(folder, BLOCKS):
-        held = load_npz(folder, BLOCKS, files)
-        strategy = BlockStrategy(_stored_blocks(held, domain), checks.text("family", held.get("family")))
-        proof = _stored_proof(held)
-    certificate = parse_json(folder, "certificate.json", files["certificate.json"])
-    return Contents(product, strategy, proof, certificate, manifest)
+        arrays = load_npz(folder, BLOCKS, files)
+        strategy = ProductStrategy(_stored_blocks(arrays, domain), checks.text("family", arrays.get("family")))
+        proof = _stored_proof(arrays)
+    return problem, strategy, proof
 
 
-def _block_arrays(strategy: BlockStrategy) -> dict[str, AnyArray]:
+def _block_arrays(strategy: ProductStrategy) -> dict[str, AnyArray]:
     arrays: dict[str, AnyArray] = {"family": np.array(strategy.family), "blocks": np.array(len(strategy.blocks))}
     for b, block in enumerate(strategy.blocks):
         arrays[f"b{b}_bits"] = np.array(block.bits, dtype=np.int64)

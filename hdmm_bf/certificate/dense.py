@@ -1,160 +1,100 @@
-"""The certificate: everything claimed about a strategy, derived again from what is shipped.
+"""The certificate of strategies that are written out, from their integers, the policy, the workload and edge weights.
 
-Plain NumPy and SciPy, from the integers, the policy, the workload and the edge weights; it shares no code with the
-search (only the transformation). The sensitivity is exact; the lower bounds are rounded down and the support is
-measured, so what stands here holds for the strategy that runs, not for an idealised one.
+Plain NumPy and SciPy; it shares no code with the search (only the problem). The sensitivity is exact; the lower bounds
+are rounded down and the support is measured, so what stands here holds for the strategy that runs, not for an idealised
+one. Cells and edges differ in what a column of the matrix stands for, and in nothing else.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass
-from typing import Any, final
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int64
 from scipy.linalg import lapack, qr, solve_triangular
 
 from hdmm_bf._checks import fail
 from hdmm_bf._types import Noise, RealMatrix, RealVector, SquareMatrix
-from hdmm_bf.certificate.exact import dense_sensitivity, within_limit
+from hdmm_bf.certificate.certificate import AGREEMENT, SUPPORT_TOLERANCE, Certificate, certify, scaled_sensitivity
+from hdmm_bf.certificate.exact import exact_sensitivity, within_limit
 from hdmm_bf.problem.transform import Problem
-
-SUPPORT_TOLERANCE = 1e-8
-"""Largest share of any single query (of its norm) that may fall outside the strategy; what rounding leaves is less."""
-
-AGREEMENT = 1e-9
-"""Relative difference at which a claimed number and the derived one are no longer the same."""
+from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, MatrixStrategy
 
 _EPS = float(np.finfo(np.float64).eps)
-_MOST_SENSITIVITY_BITS = 1000
 _TALL = 8
 """Queries, against cells, up to which the error is computed from the rows; taller workloads go through W^T W."""
 _MOST_ROW_ENTRIES = 2**24
 """Entries up to which the workload is written out to measure every query by itself."""
 
 
-@final
-@dataclass(frozen=True)
-class Certificate:
-    """What holds for a shipped strategy.
-
-    Attributes:
-        noise: "gaussian" (L2) or "laplace" (L1).
-        sensitivity_exact: the L1 sensitivity, or the square of the L2 sensitivity, of the integers; a whole number.
-        bits: binary places: the strategy is the integers over 2^bits.
-        sensitivity: the sensitivity of the strategy.
-        support: largest share of a query that the strategy cannot answer; 0 up to rounding.
-        unit_error: sensitivity^2 ||W A^+||_F^2.
-        svd_bound: the paper's bound.
-        lower_bound: the best proven bound; 0 where none is.
-        gap: unit_error / lower_bound - 1; infinite where no bound is proven.
-
-    Guarantees:
-        Every number is finite and none is negative, but for a gap without a bound, and for a gap below 0 by rounding.
-    """
-
-    noise: Noise
-    sensitivity_exact: int
-    bits: int
-    sensitivity: float
-    support: float
-    unit_error: float
-    svd_bound: float
-    lower_bound: float
-    gap: float
-
-    def __post_init__(self) -> None:
-        numbers = {name: value for name, value in asdict(self).items() if name not in ("noise", "gap")}
-        if self.lower_bound > 0 or self.gap != math.inf:
-            numbers["gap"] = self.gap + AGREEMENT
-        for name, value in numbers.items():
-            if not 0 <= value < math.inf:
-                raise fail("certificate", f"{name}={value}", "must be finite and not negative", "Fit again.")
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values; the exact integer as text, which no JSON reader rounds."""
-        gap = self.gap if math.isfinite(self.gap) else None  # no bound is proven
-        return {**asdict(self), "sensitivity_exact": str(self.sensitivity_exact), "gap": gap}
+_MOST_BITS = 1000
 
 
-def certify(
-    problem: Problem,
-    *,
-    noise: Noise,
-    kind: str,
-    integers: Int64[np.ndarray, "r c"],
-    bits: int,
-    weights: Float64[np.ndarray, " e"],
+class Coordinates(NamedTuple):
+    """What the columns of a strategy stand for: the kept cells, or the edges."""
+
+    size: int
+    columns: Callable[[RealMatrix], RealMatrix]
+    """The matrix in these coordinates."""
+    queries: Callable[[], RealMatrix]
+    """W D or W_G, written out."""
+    gram: Callable[[], SquareMatrix]
+    """Its Gram matrix."""
+
+
+@singledispatch
+def coordinates(strategy: Any, problem: Problem) -> Coordinates:
+    """Return the coordinates of a strategy's columns."""
+    raise TypeError(f"no coordinates for {type(strategy).__name__}")
+
+
+@coordinates.register
+def _(_: CellStrategy, problem: Problem) -> Coordinates:
+    grounding = problem.grounding
+    return Coordinates(grounding.kept.size, grounding.columns, problem.W_D, lambda: problem.gram)
+
+
+@coordinates.register
+def _(_: EdgeStrategy, problem: Problem) -> Coordinates:
+    def gram() -> SquareMatrix:
+        P = problem.P.sparse()
+        return np.asarray(P.T @ (P.T @ problem.gram).T)
+
+    return Coordinates(problem.policy.num_edges, lambda S: S, problem.W_G, gram)
+
+
+@certify.register
+def _(
+    strategy: MatrixStrategy, problem: Problem, *, noise: Noise, proof: dict[str, Any], bounds: Any = None
 ) -> Certificate:
-    """Derive everything about a shipped strategy from its integers: A over the cells, or S over the edges.
+    """Derive everything from the integers; `bounds` are not needed: the edge weights of the proof are evaluated here.
 
     Guarantees:
         `sensitivity_exact` is exact. `unit_error` and the bounds are within rounding, the bounds rounded down.
         Raises if the strategy does not support the workload, or if an input is not finite or of the wrong shape.
     """
-    _check_shapes(problem, kind, integers, bits, weights)
-    exact = exact_sensitivity(integers, problem, noise, kind=kind)
-    A = np.ldexp(integers.astype(np.float64), -bits)
-    sensitivity = scaled_sensitivity(exact, bits, noise)
-    grounded = problem.grounding.columns(A) if kind == "vertex" else A
-    trace, support = _trace_and_support(problem, kind, grounded)
+    weights = np.asarray(proof["weights"], dtype=np.float64)
+    _check(strategy, problem, weights)
+    exact = exact_sensitivity(strategy, problem, noise)
+    sensitivity = scaled_sensitivity(exact, strategy.bits, noise)
+    own = coordinates(strategy, problem)
+    trace, support = _trace_and_support(problem, own, own.columns(strategy.matrix()))
     if not support <= SUPPORT_TOLERANCE:
         advice = "The answers would be biased; fit the strategy again for this workload."
-        problem_text = f"a share {support:.2g} of some query lies outside the strategy's row space"
-        raise fail("certificate", f"strategy with {len(A)} rows", problem_text, advice)
+        seen = f"a share {support:.2g} of some query lies outside the strategy's row space"
+        raise fail("certificate", f"strategy with {strategy.num_rows} rows", seen, advice)
     unit_error = sensitivity**2 * trace
-    uniform = np.full(weights.size, 1.0)
-    svd = _dual_bound(problem, problem.gram, uniform)
+    svd = _dual_bound(problem, problem.gram, np.full(weights.size, 1.0))
     lower = float(np.maximum(svd, _dual_bound(problem, problem.gram, weights)))  # max() drops what is not a number
     if not unit_error >= lower * (1 - AGREEMENT):
         advice = "The numbers cannot be trusted: rescale the workload so that its weights are closer."
         raise fail("certificate", f"unit error {unit_error}", f"is below the proven bound {lower}", advice)
     gap = unit_error / lower - 1 if lower > 0 else 0.0
-    return Certificate(noise, exact, bits, sensitivity, support, unit_error, svd, lower, gap)
+    return Certificate(noise, exact, strategy.bits, sensitivity, support, unit_error, svd, lower, gap)
 
 
-def disagreements(claimed: dict[str, Any], derived: Certificate) -> list[str]:
-    """List, in words, every claimed number that differs from the derived one; empty when all agree."""
-    found = []
-    for name, value in derived.as_dict().items():
-        if name not in claimed:
-            found.append(f"{name} is missing, derived {value}")
-        elif not _agree(name, claimed[name], value):
-            found.append(f"{name} is claimed to be {claimed[name]}, derived {value}")
-    return found
-
-
-def _agree(name: str, claimed: Any, derived: Any) -> bool:
-    if derived is None or isinstance(derived, str | int):
-        return bool(claimed == derived)
-    if isinstance(claimed, bool) or not isinstance(claimed, int | float) or not math.isfinite(claimed):
-        return False
-    room = AGREEMENT if name in ("gap", "support") else 0.0  # differences of nearly equal numbers
-    return math.isclose(claimed, derived, rel_tol=AGREEMENT, abs_tol=room)
-
-
-def exact_sensitivity(
-    integers: Int64[np.ndarray, "r c"], problem: Problem, noise: Noise, *, kind: str = "vertex"
-) -> int:
-    """Return max_e of ||A p_e||_1 (Laplace) or ||A p_e||_2^2 (Gaussian) for an integer matrix, exactly.
-
-    For an edge strategy A p_e is the column of the edge.
-    """
-    columns = integers.shape[1]
-    head, tail = problem.oriented if kind == "vertex" else (np.arange(columns), np.full(columns, -1))
-    return dense_sensitivity(integers, head, tail, noise)
-
-
-def scaled_sensitivity(exact: int, bits: int, noise: Noise) -> float:
-    """Return the sensitivity of a strategy from that of its integers over 2^bits."""
-    if exact.bit_length() > _MOST_SENSITIVITY_BITS:
-        problem = f"is beyond 2^{_MOST_SENSITIVITY_BITS}, which no noise covers"
-        raise fail("certificate", f"a sensitivity of {exact.bit_length()} bits", problem, "Fit the strategy again.")
-    return math.ldexp(math.sqrt(exact) if noise == "gaussian" else float(exact), -bits)
-
-
-def _trace_and_support(problem: Problem, kind: str, A: RealMatrix) -> tuple[float, float]:
+def _trace_and_support(problem: Problem, own: Coordinates, A: RealMatrix) -> tuple[float, float]:
     """||W A^+||_F^2, and the largest share of a query that lies outside the row space of A.
 
     From the rows of the workload where there are few enough, so that a light query beside heavy ones keeps its digits;
@@ -165,16 +105,17 @@ def _trace_and_support(problem: Problem, kind: str, A: RealMatrix) -> tuple[floa
         return 0.0, 0.0
     if len(A) == 0:
         return 0.0, 1.0
+    m = problem.workload.num_queries
+    small = m * own.size <= _MOST_ROW_ENTRIES
     if len(A) >= columns:
         R = qr(A, mode="r", check_finite=False)[0][:columns]
         pivots = np.abs(np.diag(R))
         if pivots.min() > columns * _EPS * pivots.max():
-            few = problem.workload.num_queries <= _TALL * columns
-            return _trace(R, problem, kind, _query_rows(problem, kind) if few else None), 0.0
-    rows = _query_rows(problem, kind)
-    if rows is None:
+            return _trace(R, own, by_rows=small and m <= _TALL * columns), 0.0
+    if not small:
         advice = "Use a strategy of full column rank for workloads with so many queries."
         raise fail("certificate", f"strategy with {len(A)} rows", "its support cannot be checked", advice)
+    rows = own.queries()
     Q, R, _ = qr(A.T, mode="economic", pivoting=True, check_finite=False)
     pivots = np.abs(np.diag(R))
     Q = Q[:, pivots > columns * _EPS * pivots[0]]
@@ -185,25 +126,11 @@ def _trace_and_support(problem: Problem, kind: str, A: RealMatrix) -> tuple[floa
     return float((solve_triangular(R, inside.T, trans="T", check_finite=False) ** 2).sum()), float(outside.max())
 
 
-def _query_rows(problem: Problem, kind: str) -> RealMatrix | None:
-    """W D, or W_G for an edge strategy, written out if it is small."""
-    m, columns = problem.workload.num_queries, problem.grounding.kept.size
-    if kind == "edge":
-        columns = problem.policy.num_edges
-    if m * columns > _MOST_ROW_ENTRIES:
-        return None
-    return problem.W_D() if kind == "vertex" else problem.W_G()
-
-
-def _trace(R: RealMatrix, problem: Problem, kind: str, rows: RealMatrix | None) -> float:
+def _trace(R: RealMatrix, own: Coordinates, *, by_rows: bool) -> float:
     """||W R^-1||_F^2 for the triangular factor of a strategy of full column rank."""
-    if rows is not None:
-        return float((solve_triangular(R, rows.T, trans="T", check_finite=False) ** 2).sum())
-    V = problem.gram
-    if kind == "edge":
-        P = problem.P.sparse()
-        V = np.asarray(P.T @ (P.T @ V).T)
-    half = solve_triangular(R, V, trans="T", check_finite=False)
+    if by_rows:
+        return float((solve_triangular(R, own.queries().T, trans="T", check_finite=False) ** 2).sum())
+    half = solve_triangular(R, own.gram(), trans="T", check_finite=False)
     return float(np.trace(solve_triangular(R, half.T, trans="T", check_finite=False)))
 
 
@@ -230,18 +157,15 @@ def _dual_bound(problem: Problem, V: SquareMatrix, weights: RealVector) -> float
     return float(np.sqrt(np.maximum(values - slack, 0.0)).sum() ** 2)
 
 
-def _check_shapes(
-    problem: Problem, kind: str, integers: Int64[np.ndarray, "r c"], bits: int, weights: RealVector
-) -> None:
+def _check(strategy: MatrixStrategy, problem: Problem, weights: RealVector) -> None:
     cells, edges = problem.policy.num_cells, problem.policy.num_edges
-    if kind not in ("vertex", "edge"):
-        raise fail("certificate", f"kind={kind!r}", "must be 'vertex' or 'edge'", "Fit again.")
-    columns, what = (cells, "cell") if kind == "vertex" else (edges, "edge")
+    columns, what = (cells, "cell") if strategy.kind == "vertex" else (edges, "edge")
+    integers, bits = strategy.integers, strategy.bits
     if integers.ndim != 2 or integers.shape[1] != columns:
         shape = " x ".join(map(str, integers.shape))
         advice = f"Give one column for each {what}."
         raise fail("certificate", f"strategy {shape}", f"the policy has {columns} {what}s", advice)
-    if integers.dtype != np.int64 or not within_limit(integers) or not 0 <= bits <= 1000:
+    if integers.dtype != np.int64 or not within_limit(integers) or not 0 <= bits <= _MOST_BITS:
         shown = f"{integers.dtype} entries, bits={bits}"
         raise fail("certificate", shown, "the integers or their grid are out of range", "Fit again.")
     if weights.shape != (edges,):

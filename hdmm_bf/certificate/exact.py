@@ -14,6 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import singledispatch
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -21,7 +23,9 @@ from jaxtyping import Float64, Int64
 from hdmm_bf._checks import fits
 from hdmm_bf._types import EdgeArray, IndexArray, Noise, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.policy import BOTTOM
-from hdmm_bf.strategies.blocks import Block
+from hdmm_bf.problem.product import product_view
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies.records import Block, CellStrategy, EdgeStrategy, MatrixStrategy, ProductStrategy
 
 INTEGER_LIMIT = 2**52
 """Size that the integers of a strategy stay below: differences of two are exact in float64."""
@@ -42,6 +46,48 @@ _NEARLY = 1e-9
 
 Digits = Float64[np.ndarray, "_ ..."]
 """Whole numbers of any size, none negative: digits of 18 bits on the first axis, the lowest first."""
+
+
+@singledispatch
+def exact_sensitivity(strategy: Any, problem: Problem, noise: Noise) -> int:
+    """Return max_e of ||A p_e||_1 (Laplace) or ||A p_e||_2^2 (Gaussian) of a strategy's integers, a whole number.
+
+    It is over 2^grid_bits (Laplace) or 4^grid_bits (Gaussian).
+    """
+    raise TypeError(f"no sensitivity of {type(strategy).__name__}")
+
+
+@exact_sensitivity.register
+def _(strategy: CellStrategy, problem: Problem, noise: Noise) -> int:
+    return dense_sensitivity(strategy.integers, *problem.oriented, noise)
+
+
+@exact_sensitivity.register
+def _(strategy: EdgeStrategy, problem: Problem, noise: Noise) -> int:
+    """A p_e is the column of the edge."""
+    columns = strategy.integers.shape[1]
+    return dense_sensitivity(strategy.integers, np.arange(columns), np.full(columns, -1), noise)
+
+
+@exact_sensitivity.register
+def _(strategy: ProductStrategy, problem: Problem, noise: Noise) -> int:
+    return block_sensitivity(product_view(problem).edges, strategy.blocks, noise)
+
+
+@singledispatch
+def grid_bits(strategy: Any) -> int:
+    """Return the binary places of a strategy's sensitivity."""
+    raise TypeError(f"no grid of {type(strategy).__name__}")
+
+
+@grid_bits.register
+def _(strategy: MatrixStrategy) -> int:
+    return strategy.bits
+
+
+@grid_bits.register
+def _(_: ProductStrategy) -> int:
+    return GRID_BITS
 
 
 def within_limit(integers: Int64[np.ndarray, ...]) -> bool:

@@ -15,11 +15,12 @@ import numpy as np
 
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import Noise, RealMatrix, RealVector
-from hdmm_bf.bounds.products import product_bound
-from hdmm_bf.certificate.dense import SUPPORT_TOLERANCE, Certificate, scaled_sensitivity, semidefinite_factor
+from hdmm_bf.certificate.certificate import SUPPORT_TOLERANCE, Certificate, certify, scaled_sensitivity
+from hdmm_bf.certificate.dense import semidefinite_factor
 from hdmm_bf.certificate.exact import GRID_BITS, block_sensitivity, differences, within_limit
-from hdmm_bf.problem.product import ProductProblem
-from hdmm_bf.strategies.blocks import AnyTensor, Block, BlockStrategy
+from hdmm_bf.problem.product import ProductProblem, product_view
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies.records import AnyTensor, Block, ProductStrategy
 
 _LIGHTEST, _MOST_BITS = 1e-60, 62
 """Precisions, and binary places of a block, outside which no search goes; sums in digits stay short."""
@@ -28,31 +29,31 @@ _LARGEST_ROW = 2**900
 """Size of the entries of a row: times any number of records they are floats."""
 
 _NOTHING = 1e-13
+_BOUND_ROUNDING = 1e-7
 
 
-def certify_blocks(
-    product: ProductProblem, *, noise: Noise, strategy: BlockStrategy, proof: dict[str, Any] | None
-) -> Certificate:
-    """Derive everything about a shipped block strategy.
+@certify.register
+def _(strategy: ProductStrategy, problem: Problem, *, noise: Noise, proof: Any, bounds: Any = None) -> Certificate:
+    """Derive sensitivity, support and error from the integers; the bounds are those given.
 
     Guarantees:
         The sensitivity is derived in whole numbers and rounded up; it is 0 only if no edge moves any noisy row. Rows of
         infinite precision are invisible to every edge, exactly, in integers. Every block answers some term.
-        Bounds are proven or zero; the gap is infinite when there is none.
+        The gap is infinite when no bound is given.
     """
+    product = product_view(problem)
     for block in strategy.blocks:
         _check_block(product, block)
     exact = block_sensitivity(product.edges, strategy.blocks, noise)
     sensitivity = scaled_sensitivity(exact, GRID_BITS, noise)
     support = _support(product, strategy)
     if not support <= SUPPORT_TOLERANCE:
-        problem = f"a share {support:.2g} of some queries lies outside the strategy"
-        raise fail("certificate", repr(strategy), problem, "Fit the strategy again for this workload.")
+        seen = f"a share {support:.2g} of some queries lies outside the strategy"
+        raise fail("certificate", repr(strategy), seen, "Fit the strategy again for this workload.")
     unit_error = sensitivity**2 * _trace(product, strategy)
-    bounds = product_bound(product, proof)
-    svd = bounds.svd or 0.0
-    lower = float(np.maximum(svd, bounds.lower or 0.0))  # not max(), which drops what is not a number
-    if not unit_error >= lower * (1 - 1e-7):
+    svd, lower = (0.0, 0.0) if bounds is None else (bounds.svd or 0.0, bounds.lower or 0.0)
+    lower = float(np.maximum(svd, lower))  # not max(), which drops what is not a number
+    if not unit_error >= lower * (1 - _BOUND_ROUNDING):
         raise fail("certificate", f"unit error {unit_error}", f"is below the bound {lower}", "Report this as a bug.")
     gap = unit_error / lower - 1 if lower > 0 else (0.0 if unit_error == 0 else math.inf)
     return Certificate(noise, exact, GRID_BITS, sensitivity, support, unit_error, svd, lower, gap)
@@ -92,7 +93,7 @@ def _invisible(product: ProductProblem, block: Block, public: np.ndarray) -> boo
     return True
 
 
-def _trace(product: ProductProblem, strategy: BlockStrategy) -> float:
+def _trace(product: ProductProblem, strategy: ProductStrategy) -> float:
     """||W A^+||_F^2: every row's noise, carried through the inverses into every term of the workload."""
     total = 0.0
     known: dict[tuple[bytes, bytes], RealVector] = {}
@@ -128,7 +129,7 @@ def _contract(tensor: AnyTensor, vectors: list[RealVector]) -> float:
     return float(tensor)
 
 
-def _support(product: ProductProblem, strategy: BlockStrategy) -> float:
+def _support(product: ProductProblem, strategy: ProductStrategy) -> float:
     """Largest share of a term of the workload that the estimate does not bring back.
 
     ||W - sum_b W (x)(G R)|| in coordinates: for every attribute the few different maps W_i G_i R_i are written in an

@@ -60,7 +60,7 @@ def release(
     The noise is settled and its privacy confirmed before the data are read.
     """
     from hdmm_bf import policy as policies
-    from hdmm_bf.fit import inputs, stored
+    from hdmm_bf.fit import inputs, loading
     from hdmm_bf.release.intervals import check_level
     from hdmm_bf.release.plan import plan
     from hdmm_bf.release.rehearsal import rehearse
@@ -69,7 +69,7 @@ def release(
         raise click.UsageError("release needs --data FILE and --out FILE, or --dry-run.")
     if booking is not None:
         booking.check_name()
-    made = stored.load(bundle, expect=expect)
+    made = loading.load(bundle, expect=expect)
     settled = plan(made, epsilon=epsilon, delta=delta, rho=rho)
     steps = [step.strip() for step in postprocess.split(",")] if postprocess else []
     asked = None if queries is None else inputs.as_workload(queries)
@@ -125,8 +125,8 @@ def _released(
     booking: Booking | None,
 ) -> list[str]:
     """Read, spend, draw, write."""
+    from hdmm_bf.data.checked import checked_counts
     from hdmm_bf.data.counts import read_counts
-    from hdmm_bf.release.dense import checked_counts
     from hdmm_bf.release.publish import publish
     from hdmm_bf.report.export import write_answers, write_estimate
 

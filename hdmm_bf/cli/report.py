@@ -22,13 +22,13 @@ def report(bundle: str, out: str, as_json: bool) -> None:
 
     The page loads nothing from anywhere and can be mailed or printed. Needs matplotlib: pip install 'hdmm-bf[plot]'.
     """
-    from hdmm_bf.fit import stored
+    from hdmm_bf.fit import loading
     from hdmm_bf.report import SUFFIXES, write_report
     from hdmm_bf.report.export import check_apart, check_target
 
     check_target(out, SUFFIXES)
     check_apart([out], [bundle])
-    made = stored.load(bundle)
+    made = loading.load(bundle)
     path = write_report(made, out, bundle=os.path.basename(os.path.normpath(bundle)))
     if as_json:
         emit({"bundle": bundle, "file": str(path), **made.summary()})

@@ -22,11 +22,11 @@ def verify(context: click.Context, bundle: str, as_json: bool) -> int:
     manifest.json (which holds the sha256 of every other file): give it to `release --expect`.
     """
     from hdmm_bf import policy as policies
-    from hdmm_bf.bundle.dense import BundleError
-    from hdmm_bf.fit import stored
+    from hdmm_bf.bundle import BundleError
+    from hdmm_bf.fit import loading
 
     try:
-        made, found = stored.check(bundle)
+        made, found = loading.check(bundle)
     except BundleError as refused:
         if as_json:
             emit({"verified": False, "disagreements": [str(refused)]})
@@ -59,11 +59,11 @@ def export(bundle: str, kind: str, out: str, what: str, dense: bool, as_json: bo
     npz and json also hold the kind, the edges (-1 is "no record") and the sensitivity; csv, mtx and parquet hold
     the matrix alone.
     """
-    from hdmm_bf.fit import stored
+    from hdmm_bf.fit import loading
     from hdmm_bf.report.export import check_apart, write_matrix
 
     check_apart([out], [bundle])
-    made = stored.load(bundle)
+    made = loading.load(bundle)
     path = write_matrix(made, out, kind=kind, what=what, dense=dense)  # type: ignore[arg-type]
     rows = made.num_rows
     columns = made.problem.policy.num_edges if made.strategy.kind == "edge" else made.problem.policy.num_cells

@@ -2,16 +2,14 @@
 
 from hdmm_bf.fit.comparison import Row, compare
 from hdmm_bf.fit.dense import default_seconds
+from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.inputs import as_policy, as_problem, as_workload
+from hdmm_bf.fit.loading import check, load
 from hdmm_bf.fit.memory import memory_needed
-from hdmm_bf.fit.product import ProductFit
-from hdmm_bf.fit.record import Fit
 from hdmm_bf.fit.run import bound, fit
-from hdmm_bf.fit.stored import check, load
 
 __all__ = [
     "Fit",
-    "ProductFit",
     "Row",
     "as_policy",
     "as_problem",

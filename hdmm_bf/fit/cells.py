@@ -8,9 +8,9 @@ from functools import reduce
 import numpy as np
 
 from hdmm_bf._checks import fail
-from hdmm_bf.certificate.dense import certify
-from hdmm_bf.fit.options import Asked, ended
-from hdmm_bf.fit.record import Fit
+from hdmm_bf.fit.certified import certified
+from hdmm_bf.fit.fit import Fit
+from hdmm_bf.fit.options import FitOptions
 from hdmm_bf.fit.reserve import dense_seconds
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies import from_draft, limits
@@ -18,7 +18,6 @@ from hdmm_bf.strategies.drafts import Draft
 from hdmm_bf.strategies.gaussian import fit_product
 from hdmm_bf.strategies.laplace import cells as cells_laplace
 
-LARGEST = 4096
 _SECONDS = 240.0
 _BOUND_GAP = 1e-3
 _BOUND_SHARE = 0.25
@@ -28,51 +27,40 @@ _CERTIFICATE_SHARE = 0.75
 """Of a time limit: where the certificate takes more, factors are searched, whose certificate is quick."""
 
 
-def cells_apply(product: ProductProblem, asked: Asked) -> bool:
+def cells_apply(product: ProductProblem, options: FitOptions) -> bool:
     """Whether rows over all cells are searched: one product of queries, presence hidden, not too many cells.
 
     Unless the family is asked for, a time limit must leave room for the certificate.
     """
-    applies = len(product.terms) == 1 and product.problem.policy.num_cells <= LARGEST and cells_laplace.applies(product)
-    if asked.family == "cells" and not applies:
+    applies = cells_laplace.FAMILY.applies(product)
+    if options.family == "cells" and not applies:
         shown = f"family='cells' for {product.problem.policy.num_cells} cells"
-        needs = f"needs ordinary privacy, one product of queries and at most {LARGEST} cells"
-        raise fail("fit", shown, needs, "Leave the family out.")
-    if asked.family is not None or not applies:
-        return asked.family == "cells"
-    seconds = asked.max_seconds
+        raise fail("fit", shown, cells_laplace.FAMILY.needs, "Leave the family out.")
+    if options.family is not None or not applies:
+        return options.family == "cells"
+    seconds = options.max_seconds
     return seconds is None or dense_seconds(product.problem, "gaussian") < _CERTIFICATE_SHARE * seconds
 
 
-def fit_cells_dense(product: ProductProblem, asked: Asked) -> Fit:
+def fit_cells_dense(product: ProductProblem, options: FitOptions) -> Fit:
     """Search rows over the cells through the factors of the workload, then ship and certify the matrix."""
     problem = product.problem
-    reserve = 0.0 if asked.max_seconds is None else dense_seconds(problem, "gaussian")
-    with limits.limited(asked.until(reserve)):
+    reserve = 0.0 if options.max_seconds is None else dense_seconds(problem, "gaussian")
+    with limits.limited(options.until(reserve)):
         with limits.limited(limits.now() + _BOUND_SHARE * limits.time_left()):
             lower = fit_product(product, gap=_BOUND_GAP, family="kronecker")
         found = cells_laplace.fit_cells(
             product,
-            seed=asked.seed,
-            max_seconds=math.inf if asked.limited else _SECONDS,
-            callback=asked.callback,
-            max_steps=asked.max_steps,
-            enough=(lower.bound or 0.0) * (1 + asked.gap),
+            seed=options.seed,
+            max_seconds=math.inf if options.limited else _SECONDS,
+            callback=options.callback,
+            max_steps=options.max_steps,
+            bound=lower.bound or 0.0,
+            gap=options.gap,
         )
     draft = Draft("vertex", cells_laplace.matrix(found.Theta), cells_laplace.NAME, found.error)
     strategy = from_draft(problem, draft)
     proof = lower.proof or {}
     weights = np.asarray(reduce(np.kron, proof["weights"]), dtype=np.float64)
-    certificate = certify(
-        problem, noise="laplace", kind="vertex", integers=strategy.integers, bits=strategy.bits, weights=weights
-    )
-    return Fit(
-        problem=problem,
-        strategy=strategy,
-        certificate=certificate,
-        weights=weights,
-        requested_gap=asked.gap,
-        seed=asked.seed,
-        status=ended(found.status, certificate.gap, asked.gap),
-        seconds=limits.now() - asked.started,
-    )
+    edge_weights = {"kind": "edges", "weights": weights}
+    return certified(problem, strategy, edge_weights, options, status=found.status)

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import Noise
-from hdmm_bf.fit.product import ProductFit
-from hdmm_bf.fit.record import Fit
+from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.run import fit
 from hdmm_bf.strategies.drafts import Draft
 from hdmm_bf.strategies.laplace import portfolio
+from hdmm_bf.strategies.records import ProductStrategy
 
 
 class Row(NamedTuple):
@@ -23,7 +23,7 @@ class Row(NamedTuple):
     kind: str
 
 
-def compare(workload: Any, policy: Any, *, noise: Noise, **options: Any) -> tuple[list[Row], Fit | ProductFit]:
+def compare(workload: Any, policy: Any, *, noise: Noise, **options: Any) -> tuple[list[Row], Fit]:
     """Return the paper's, the classical and our mechanisms, best first, and our fit with its bounds.
 
     On domains too large for dense matrices the others are left out.
@@ -35,11 +35,11 @@ def compare(workload: Any, policy: Any, *, noise: Noise, **options: Any) -> tupl
         options: other arguments of `fit`, such as max_seconds, max_steps, seed, workers, callback.
     """
     made = fit(workload, policy, noise=noise, **options)
-    others = made.status != "exact" and isinstance(made, Fit)
-    return beside(made, others=others)[0], made
+    others = made.status != "exact" and made.strategy.kind != ProductStrategy.kind
+    return compare_with_baselines(made, others=others)[0], made
 
 
-def beside(made: Fit | ProductFit, *, others: bool) -> tuple[list[Row], list[Draft], dict[str, str]]:
+def compare_with_baselines(made: Fit, *, others: bool) -> tuple[list[Row], list[Draft], dict[str, str]]:
     """Return a fit beside the floors, best first, the floors themselves, and where each mechanism is from.
 
     Args:

@@ -9,17 +9,18 @@ from typing import Any, NamedTuple
 from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import RealVector
 from hdmm_bf.bounds.dense import is_public, uniform
-from hdmm_bf.certificate.dense import certify
-from hdmm_bf.fit.options import Asked, ended, start_draft, start_weights
-from hdmm_bf.fit.record import Fit
+from hdmm_bf.fit.certified import certified
+from hdmm_bf.fit.fit import Fit
+from hdmm_bf.fit.options import FitOptions, start_draft, start_weights
 from hdmm_bf.fit.reserve import dense_seconds
 from hdmm_bf.parallel.devices import clock
 from hdmm_bf.parallel.workers import default_workers
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies import Outcome, Status, Strategy, from_draft, from_gram, limits, nothing, search
+from hdmm_bf.strategies import Outcome, Status, from_draft, from_gram, limits, nothing, search
 from hdmm_bf.strategies.drafts import Draft
 from hdmm_bf.strategies.gaussian import dense as gaussian
 from hdmm_bf.strategies.laplace import portfolio
+from hdmm_bf.strategies.records import MatrixStrategy
 
 _SEARCH_SHARE = 0.95
 """The search stops at this share of the wanted gap; the rest is for the grid."""
@@ -30,66 +31,54 @@ _BOUND_STEPS = 200
 
 
 class _Found(NamedTuple):
-    strategy: Strategy
+    strategy: MatrixStrategy
     weights: RealVector
     status: Status
     reached: dict[str, float]
     why: str = ""
 
 
-def fit_dense(problem: Problem, asked: Asked) -> Fit:
+def fit_dense(problem: Problem, options: FitOptions) -> Fit:
     """Search, put the best strategy on its grid, and certify it."""
     with threads_for(problem.policy.num_cells):
         if is_public(problem):
             found = _Found(nothing(problem), uniform(problem.policy.num_edges), "exact", {})
         else:
-            reserve = 0.0 if asked.max_seconds is None else dense_seconds(problem, asked.noise)
-            with _within(asked, reserve):
-                found = _gaussian(problem, asked) if asked.noise == "gaussian" else _laplace(problem, asked)
-        made = found.strategy
-        certificate = certify(
-            problem, noise=asked.noise, kind=made.kind, integers=made.integers, bits=made.bits, weights=found.weights
+            reserve = 0.0 if options.max_seconds is None else dense_seconds(problem, options.noise)
+            with _within(options, reserve):
+                found = _gaussian(problem, options) if options.noise == "gaussian" else _laplace(problem, options)
+        proof = {"kind": "edges", "weights": found.weights}
+        return certified(
+            problem, found.strategy, proof, options, status=found.status, reached=found.reached, why=found.why
         )
-    return Fit(
-        problem=problem,
-        strategy=made,
-        certificate=certificate,
-        weights=found.weights,
-        requested_gap=asked.gap,
-        seed=asked.seed,
-        status=ended(found.status, certificate.gap, asked.gap),
-        seconds=limits.now() - asked.started,
-        reached=found.reached,
-        why=found.why,
-    )
 
 
-def _within(asked: Asked, reserve: float) -> contextlib.AbstractContextManager[None]:
+def _within(options: FitOptions, reserve: float) -> contextlib.AbstractContextManager[None]:
     """Limit the time of all that is searched; processes that search together agree on it step by step instead."""
-    return limits.limited(asked.until(reserve)) if clock(asked.mesh) is limits.now else contextlib.nullcontext()
+    return limits.limited(options.until(reserve)) if clock(options.mesh) is limits.now else contextlib.nullcontext()
 
 
-def _gaussian(problem: Problem, asked: Asked) -> _Found:
-    aim = _SEARCH_SHARE * asked.gap
-    initial = start_weights(problem, asked.start)
-    kernel = None if asked.mesh is None else gaussian.on_devices(problem, asked.mesh, gap=aim)
+def _gaussian(problem: Problem, options: FitOptions) -> _Found:
+    aim = _SEARCH_SHARE * options.gap
+    initial = start_weights(problem, options.start)
+    kernel = None if options.mesh is None else gaussian.on_devices(problem, options.mesh, gap=aim)
     found = search(
         gaussian.steps(problem, gap=aim, start=initial, kernel=kernel),
         gap=aim,
-        max_seconds=_seconds(asked),
-        max_iterations=asked.max_steps,
-        callback=asked.callback,
-        clock=clock(asked.mesh),
+        max_seconds=_seconds(options),
+        max_iterations=options.max_steps,
+        callback=options.callback,
+        clock=clock(options.mesh),
         whole_steps=True,
     )
     X = found.best if kernel is None else kernel.to_host(found.best)
-    strategy = from_gram(problem, X, gap=asked.gap, family="gaussian")
+    strategy = from_gram(problem, X, gap=options.gap, family="gaussian")
     return _Found(strategy, found.proof, found.status, {}, kernel.why if kernel else "")
 
 
-def _laplace(problem: Problem, asked: Asked) -> _Found:
-    initial, mesh = start_draft(problem, asked.start), asked.mesh
-    limit = _seconds(asked) if asked.limited else default_seconds(problem)
+def _laplace(problem: Problem, options: FitOptions) -> _Found:
+    initial, mesh = start_draft(problem, options.start), options.mesh
+    limit = _seconds(options) if options.limited else default_seconds(problem)
     kernel = None if mesh is None else gaussian.on_devices(problem, mesh, gap=_BOUND_GAP)
     lower = search(
         gaussian.steps(problem, gap=_BOUND_GAP, kernel=kernel),
@@ -103,7 +92,7 @@ def _laplace(problem: Problem, asked: Asked) -> _Found:
     table = portfolio.Table()
     search_limit = limits.now() + (limit if clock(mesh) is limits.now else math.inf)
     with limits.limited(search_limit):
-        found = _portfolio(problem, asked, initial, lower, table, limit, 1 if stopped else asked.max_steps)
+        found = _portfolio(problem, options, initial, lower, table, limit, 1 if stopped else options.max_steps)
     status: Status = "interrupted" if stopped else found.status
     why = kernel.why if kernel else ""
     return _Found(from_draft(problem, found.best), found.proof, status, table.errors, why)
@@ -111,7 +100,7 @@ def _laplace(problem: Problem, asked: Asked) -> _Found:
 
 def _portfolio(
     problem: Problem,
-    asked: Asked,
+    options: FitOptions,
     initial: Draft | None,
     lower: Outcome[Any, RealVector],
     table: portfolio.Table,
@@ -123,26 +112,26 @@ def _portfolio(
             problem,
             bound=lower.bound,
             weights=lower.proof,
-            seed=asked.seed,
+            seed=options.seed,
             table=table,
-            family=asked.family,
+            family=options.family,
             initial=initial,
-            workers=asked.workers or (default_workers() if asked.max_steps is None else 1),
-            in_turn=asked.max_steps is not None,
-            mesh=asked.mesh,
+            workers=options.workers or (default_workers() if options.max_steps is None else 1),
+            in_turn=options.max_steps is not None,
+            mesh=options.mesh,
         ),
-        gap=asked.gap,
+        gap=options.gap,
         max_seconds=limit,
         max_iterations=max_steps,
-        callback=asked.callback,
-        clock=clock(asked.mesh),
+        callback=options.callback,
+        clock=clock(options.mesh),
     )
 
 
-def _seconds(asked: Asked) -> float:
+def _seconds(options: FitOptions) -> float:
     """The time limit of processes that agree on it; for one process it stands around the search."""
-    alone = clock(asked.mesh) is limits.now
-    return math.inf if alone or asked.max_seconds is None else asked.max_seconds
+    alone = clock(options.mesh) is limits.now
+    return math.inf if alone or options.max_seconds is None else options.max_seconds
 
 
 def default_seconds(problem: Problem) -> float:

@@ -11,6 +11,7 @@ from hdmm_bf.fit.inputs import as_problem
 from hdmm_bf.parallel.workers import default_workers
 from hdmm_bf.problem.product import ProductProblem, as_product
 from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies import registry
 from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.laplace import grid as grids
 from hdmm_bf.strategies.laplace import p_identity
@@ -31,8 +32,8 @@ _EDGE_BYTES = 220
 _OVER_EDGES, _PAIRS = 18, 4
 """Laplace: matrices of cells by edges, and of edges by edges where p-identity is searched."""
 
-_TENSORS, _FACTORS = 85, 2
-"""Structured: tensors over the cells that the search for bases keeps, and matrices an attribute."""
+_FACTORS = 2
+"""Structured: matrices an attribute, besides the tensors over the cells that the family keeps."""
 
 
 def memory_needed(
@@ -86,5 +87,5 @@ def product_bytes(product: ProductProblem, family: str) -> int:
     Bases hold a tensor over the cells for every correction of the search; the others only factors.
     """
     factors = sum(size**2 for size in product.sizes) * 8
-    tensors = _TENSORS * math.prod(product.sizes) * 8 if family == "bases" else 0
+    tensors = max(known.tensors for known in registry.families() if known.name == family) * math.prod(product.sizes) * 8
     return _PROGRAM + _FACTORS * factors + tensors

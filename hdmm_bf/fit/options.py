@@ -1,4 +1,4 @@
-"""What a fit is asked for: options that go together, checked before anything is computed."""
+"""The options of a fit: one record for Python, command line, problem file and manifest, checked before a search."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ import numpy as np
 
 from hdmm_bf._checks import fail, finite, nearest, whole_number
 from hdmm_bf._types import Noise, RealVector
-from hdmm_bf.fit.record import Fit
+from hdmm_bf.certificate import Certificate
+from hdmm_bf.fit.fit import Fit
 from hdmm_bf.parallel.devices import Mesh
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies import Callback, Status, limits
+from hdmm_bf.strategies import Callback, Status, limits, registry
 from hdmm_bf.strategies.drafts import Draft, draft
 from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.laplace import grid as grids
-from hdmm_bf.strategies.laplace import p_identity, portfolio
+from hdmm_bf.strategies.laplace import p_identity
 
 DEFAULT_GAP = 1e-3
-PRODUCT_FAMILIES = ("marginals", "sectors", "kronecker", "bases", "union", "cells")
+PRODUCT_FAMILIES = registry.names(structured=True)
 """Names of structured families."""
 
 FAMILIES: dict[Noise, tuple[str, ...]] = {
-    "gaussian": ("gaussian", "marginals", "sectors", "kronecker", "bases"),
-    "laplace": (*portfolio.FAMILIES, "kronecker", "union", "cells"),
+    "gaussian": registry.names("gaussian"),
+    "laplace": registry.names("laplace"),
 }
 """The families that a fit may be asked for, dense and structured."""
 
@@ -35,7 +36,7 @@ _MOST_WORKERS = 256
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class FitOptions:
     """The options of `fit`, which explains them."""
 
     noise: Noise = "gaussian"
@@ -71,7 +72,7 @@ class Asked:
         names = ("max_seconds", "max_steps", "family", "workers")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
-    def checked(self, problem: Problem) -> Asked:
+    def checked(self, problem: Problem) -> FitOptions:
         """Return the options as plain numbers; refuse what is out of range or does not fit the problem."""
         check_search(self.noise, self.gap, self.max_seconds, self.family)
         _check_grid(problem, self.family)
@@ -130,32 +131,37 @@ def _check_family(noise: Noise, family: object) -> None:
 
 def _check_grid(problem: Problem, family: str | None) -> None:
     if family == grids.NAME and grids.parts(problem) is None:
-        needs = f"needs a product of trees with at most {grids.LARGEST_EDGES} edges and one product of workloads"
-        raise fail("fit", f"family='grid' for {problem.policy.spec}", needs, "Leave the family out.")
+        shown = f"family={family!r} for {problem.policy.spec}"
+        raise fail("fit", shown, grids.FAMILY.needs, "Leave the family out.")
 
 
-def ended(status: Status, gap: float, wanted: float) -> Status:
-    """A search that converged before its strategy was put on the grid has only finished if the gap is missed now."""
-    return "finished" if status == "converged" and not gap <= wanted else status
+def final_status(status: Status, certificate: Certificate, wanted: float) -> Status:
+    """Return how a fit ended, judged by its certificate.
+
+    A search that converged before its strategy was put on the grid has only finished if the gap is missed now.
+    """
+    if certificate.unit_error == 0:
+        return "exact"
+    return "finished" if status == "converged" and not certificate.gap <= wanted else status
 
 
-def check_path(problem: Problem, asked: Asked, product: ProductProblem | None) -> None:
+def check_path(problem: Problem, options: FitOptions, product: ProductProblem | None) -> None:
     """Refuse what the search for this problem would not use: nothing that is asked for is dropped."""
-    if asked.mesh is not None:
-        check_spread(problem, asked, product)
-    if asked.start is not None and product is not None:
-        shown = f"start for {problem.policy.num_cells} cells, {asked.noise} noise, family={asked.family!r}"
+    if options.mesh is not None:
+        check_spread(problem, options, product)
+    if options.start is not None and product is not None:
+        shown = f"start for {problem.policy.num_cells} cells, {options.noise} noise, family={options.family!r}"
         raise fail("fit", shown, "structured families do not start from an earlier fit", "Leave start out.")
-    alone = asked.noise == "gaussian" or product is not None or asked.mesh is not None
-    if alone and asked.workers is not None and asked.workers > 1:
-        where = "on devices" if asked.mesh is not None else "structured" if product is not None else "Gaussian"
+    alone = options.noise == "gaussian" or product is not None or options.mesh is not None
+    if alone and options.workers is not None and options.workers > 1:
+        where = "on devices" if options.mesh is not None else "structured" if product is not None else "Gaussian"
         advice = "Leave workers out; they are for Laplace noise and dense matrices."
-        raise fail("fit", f"workers={asked.workers}", f"a search that is {where} runs in one process", advice)
+        raise fail("fit", f"workers={options.workers}", f"a search that is {where} runs in one process", advice)
 
 
-def check_spread(problem: Problem, asked: Asked, product: ProductProblem | None) -> None:
+def check_spread(problem: Problem, options: FitOptions, product: ProductProblem | None) -> None:
     """Refuse to spread over devices what would not be spread."""
-    noise, family = asked.noise, asked.family
+    noise, family = options.noise, options.family
     if product is not None:
         name = family or choose(product)
         if noise == "gaussian" and name == "kronecker":
@@ -181,9 +187,12 @@ def start_draft(problem: Problem, start: Fit | RealVector | None) -> Draft | Non
     if old.num_cells != policy.num_cells or not np.array_equal(old.edges, policy.edges):
         raise fail("fit", f"start for {old.spec}", f"is for another policy than {policy.spec}", advice)
     matrix = start.strategy.matrix()
-    if start.strategy.kind == "vertex":
+    kind = start.strategy.kind
+    if kind == "blocks":
+        raise fail("fit", f"start by {start.family}", "is a strategy by factors", "Start from one that is written out.")
+    if kind == "vertex":
         matrix = problem.grounding.columns(matrix)
-    return draft(problem, start.strategy.kind, matrix, norm="L1", origin=start.strategy.family)
+    return draft(problem, kind, matrix, norm="L1", origin=start.strategy.family)
 
 
 def start_weights(problem: Problem, start: Fit | RealVector | None) -> RealVector | None:

@@ -30,7 +30,7 @@ from hdmm_bf import workload as workloads
 from hdmm_bf._checks import fail, naming, nearest, utf8_text
 from hdmm_bf._types import Noise
 from hdmm_bf.domain import Domain, as_domain
-from hdmm_bf.fit.options import DEFAULT_GAP, FAMILIES, PRODUCT_FAMILIES
+from hdmm_bf.fit.options import DEFAULT_GAP, FAMILIES
 from hdmm_bf.policy import Policy
 from hdmm_bf.policy import files as policy_files
 from hdmm_bf.release.privacy import noise_variance
@@ -291,10 +291,9 @@ def _check_table(problem: _File, place: Place, table: dict[str, Any], known: Map
 
 
 def _check_family(problem: _File, family: str) -> None:
-    from hdmm_bf.strategies.laplace import portfolio
 
     noise = problem.tables["fit"].get("noise", "gaussian")
-    known = {"gaussian", "grid", *PRODUCT_FAMILIES, *portfolio.FAMILIES}
+    known = {*FAMILIES["gaussian"], *FAMILIES["laplace"]}
     if family not in known:
         with problem.at("fit", "family"):
             raise fail("fit", f"family = {family!r}", "is not a family", nearest(family, FAMILIES[noise]))

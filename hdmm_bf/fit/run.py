@@ -13,11 +13,11 @@ from hdmm_bf._types import Noise, RealVector
 from hdmm_bf.bounds.dense import Bounds, is_public, svd_bound, uniform
 from hdmm_bf.fit.cells import cells_apply, fit_cells_dense
 from hdmm_bf.fit.dense import fit_dense
+from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.inputs import as_problem
 from hdmm_bf.fit.memory import DENSE_CELLS, dense_bytes, most_memory
-from hdmm_bf.fit.options import DEFAULT_GAP, PRODUCT_FAMILIES, Asked, check_path, check_search
-from hdmm_bf.fit.product import ProductFit, fit_structured, structured_bound
-from hdmm_bf.fit.record import Fit
+from hdmm_bf.fit.options import DEFAULT_GAP, PRODUCT_FAMILIES, FitOptions, check_path, check_search
+from hdmm_bf.fit.structured import fit_structured, structured_bound
 from hdmm_bf.parallel.devices import Mesh, as_mesh
 from hdmm_bf.problem.product import ProductProblem, as_product
 from hdmm_bf.problem.transform import Problem
@@ -40,7 +40,7 @@ def fit(
     devices: int | None = None,
     mesh: Mesh | None = None,
     callback: Callback | None = None,
-) -> Fit | ProductFit:
+) -> Fit:
     """Find the strategy of least expected error for a workload under a policy, and certify it.
 
     Args:
@@ -86,7 +86,7 @@ def fit(
         if callback is not None:
             callback(point)
 
-    asked = Asked(
+    options = FitOptions(
         noise=noise,
         gap=gap,
         max_seconds=max_seconds,
@@ -100,23 +100,23 @@ def fit(
         started=started,
     ).checked(problem)
     with limits.noting_interruptions():
-        made = _fit(problem, asked)
+        made = _fit(problem, options)
     if made.status == "exact":
         return made  # nothing was searched, so no option was used
     if not trace:  # a closed form; there is nothing left to interrupt
         with contextlib.suppress(KeyboardInterrupt):
             note(TracePoint(made.seconds, made.unit_error, made.bounds.lower, 0.0))
-    return replace(made, trace=tuple(trace), options=asked.given())
+    return replace(made, trace=tuple(trace), options=options.given())
 
 
-def _fit(problem: Problem, asked: Asked) -> Fit | ProductFit:
-    product = structured(problem, asked.noise, asked.family)
-    check_path(problem, asked, product)
+def _fit(problem: Problem, options: FitOptions) -> Fit:
+    product = structured(problem, options.noise, options.family)
+    check_path(problem, options, product)
     if product is None:
-        return fit_dense(problem, asked)
-    if asked.noise == "laplace" and cells_apply(product, asked):
-        return fit_cells_dense(product, asked)
-    return fit_structured(product, asked)
+        return fit_dense(problem, options)
+    if options.noise == "laplace" and cells_apply(product, options):
+        return fit_cells_dense(product, options)
+    return fit_structured(product, options)
 
 
 def structured(problem: Problem, noise: Noise, family: str | None) -> ProductProblem | None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from hdmm_bf._checks import fail, positive_int
 from hdmm_bf._types import AnyArray
-from hdmm_bf.strategies.limits import now
+from hdmm_bf.objectives.limits import now
 
 ROWS = "rows"
 """Name of the mesh axis."""

@@ -7,31 +7,44 @@ caller's program runs in them, and each calculates on one thread.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import queue
+import signal
 import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import IO, NamedTuple, TypeAlias, final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any, Generic, Protocol, TypeAlias, TypeVar, final, runtime_checkable
 
-from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies import limits
-from hdmm_bf.strategies.drafts import Draft
+from hdmm_bf.objectives import limits
 
 _MOST_WORKERS = 4
-_COMMAND = "from hdmm_bf.strategies.laplace.portfolio import serve; serve()"
+_COMMAND = "from hdmm_bf.parallel.workers import serve; serve()"
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
 _ONE_XLA_THREAD = "--xla_cpu_multi_thread_eigen=false"
 
 _GLANCE = 0.2
 """Seconds between two looks at the limits while another process is waited for."""
 
-Message: TypeAlias = Draft | None | bool
-"""A better strategy, None for a step that found none, True at the end of the search, False if it ended by mistake."""
+
+@runtime_checkable
+class Candidate(Protocol):
+    """What a search yields: the less error the better."""
+
+    @property
+    def error(self) -> float:
+        """How bad it is."""
+        ...
+
+
+C = TypeVar("C", bound=Candidate)
+
+Message: TypeAlias = C | None | bool
+"""A better candidate, None for a step without one, True at the end of the search, False if it ended by mistake."""
 
 
 def default_workers() -> int:
@@ -41,17 +54,24 @@ def default_workers() -> int:
     return max(1, min(cores, _MOST_WORKERS, int(asked) if asked.isdecimal() else cores))
 
 
-class Job(NamedTuple):
-    """What another process searches, from the best strategy known at its start."""
+@final
+@dataclass(frozen=True)
+class Job(Generic[C]):
+    """A search for another process.
 
-    problem: Problem
-    seed: int
-    family: str | None
-    best: Draft
+    Attributes:
+        search: a function of a module, which the other process imports by its name; it yields candidates.
+        arguments: its arguments by name; they are pickled.
+        best: the best candidate known at the start: only better ones are sent back.
+    """
+
+    search: Callable[..., Iterator[C]]
+    arguments: Mapping[str, Any]
+    best: C
 
 
-def side_by_side(own: Iterator[Draft], jobs: Sequence[Job], *, in_turn: bool) -> Iterator[Draft]:
-    """Yield every step of a search in this process and, between them, better strategies from other processes.
+def side_by_side(own: Iterator[C], jobs: Sequence[Job[C]], *, in_turn: bool) -> Iterator[C]:
+    """Yield every step of a search in this process and, between them, better candidates from other processes.
 
     Args:
         own: the search in this process.
@@ -62,11 +82,11 @@ def side_by_side(own: Iterator[Draft], jobs: Sequence[Job], *, in_turn: bool) ->
         The steps of this process's own search are all there, in their order. In turn, the sequence depends on the
         searches alone, not on the clock. The other processes end with the sequence.
     """
-    others: list[_Other] = []
+    others: list[_Other[C]] = []
     try:
         others.extend(map(_Other, jobs))
-        for found in own:
-            yield found
+        for candidate in own:
+            yield candidate
             for other in others:
                 yield from other.take(wait=in_turn)
         for other in others:
@@ -77,26 +97,34 @@ def side_by_side(own: Iterator[Draft], jobs: Sequence[Job], *, in_turn: bool) ->
             other.end()
 
 
-def answer(steps: Iterator[Draft], best: Draft, out: IO[bytes]) -> None:
+def serve() -> None:
+    """Search what another process sends on standard input, and answer on standard output."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
+    job: Job[Any] = pickle.load(sys.stdin.buffer)  # from the process that started this one
+    with contextlib.suppress(BrokenPipeError):  # nobody listens any more
+        _answer(job, sys.stdout.buffer)
+
+
+def _answer(job: Job[Any], out: IO[bytes]) -> None:
     """Write the steps of a search as messages: in the other process, what `_Other` reads."""
-    for found in steps:
-        better = found.error < best.error
-        best = found if better else best
-        _write(found if better else None, out)
+    best = job.best
+    for candidate in job.search(**job.arguments):
+        better = candidate.error < best.error
+        best = candidate if better else best
+        _write(candidate if better else None, out)
     _write(True, out)
 
 
-def _write(message: Message, out: IO[bytes]) -> None:
+def _write(message: Message[Any], out: IO[bytes]) -> None:
     pickle.dump(message, out)
     out.flush()
 
 
 @final
-class _Other:
-    """One other process, and what it has found that was not taken yet."""
+class _Other(Generic[C]):
+    """One other process, and its messages that were not taken yet."""
 
-    def __init__(self, job: Job) -> None:
-        plain = Problem(replace(job.problem.workload, namer=str), job.problem.policy)  # names are not searched
+    def __init__(self, job: Job[C]) -> None:
         flags = f"{os.environ.get('XLA_FLAGS', '')} {_ONE_XLA_THREAD}".strip()
         paths = os.pathsep.join(path for path in sys.path if path)
         self._process = subprocess.Popen(
@@ -107,29 +135,29 @@ class _Other:
             env={**os.environ, **_ONE_THREAD, "XLA_FLAGS": flags, "PYTHONPATH": paths},
             start_new_session=True,  # Ctrl-C is for the process that was called
         )
-        self._found: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._reader = threading.Thread(target=self._talk, args=(job._replace(problem=plain),), daemon=True)
+        self._messages: queue.SimpleQueue[Message[C]] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._talk, args=(job,), daemon=True)
         self._reader.start()
         self.ended = False
 
-    def _talk(self, job: Job) -> None:
+    def _talk(self, job: Job[C]) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        message: Message = None
+        message: Message[C] = None
         try:
             with self._process.stdin as there:
                 pickle.dump(job, there)
             while not isinstance(message, bool):
                 message = pickle.load(self._process.stdout)  # from a process of our own
-                self._found.put(message)
+                self._messages.put(message)
         except (EOFError, OSError, ValueError, pickle.UnpicklingError):
-            self._found.put(False)
+            self._messages.put(False)
 
-    def take(self, *, wait: bool) -> Iterator[Draft]:
-        """Yield better strategies: those of the next step, waiting for it, or of all steps that have come."""
-        while not self.ended and (wait or not self._found.empty()):
+    def take(self, *, wait: bool) -> Iterator[C]:
+        """Yield better candidates: those of the next step, waiting for it, or of all steps that have come."""
+        while not self.ended and (wait or not self._messages.empty()):
             try:
-                message = self._found.get(timeout=_GLANCE)
+                message = self._messages.get(timeout=_GLANCE)
             except queue.Empty:
                 if limits.ending():
                     return
@@ -146,7 +174,7 @@ class _Other:
     def end(self) -> None:
         """Stop the process and the thread that listens to it."""
         self.ended = True
-        self._process.kill()  # nothing is lost with it: what it found was sent
+        self._process.kill()  # nothing is lost with it: its candidates were sent
         self._process.wait()
         self._reader.join(timeout=10)
         assert self._process.stdout is not None

@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from hdmm_bf._checks import fail
 from hdmm_bf._types import EdgeArray, SquareMatrix
 from hdmm_bf.matrix import Identity, Kronecker, Matrix, Ones, Stack, Weighted
 from hdmm_bf.policy import BOTTOM, Policy
@@ -65,8 +67,26 @@ class ProductProblem:
         return n > 1 and len(edges) == n * (n - 1) // 2 and not np.any(edges[:, 1] == BOTTOM)
 
 
+_VIEWS: WeakKeyDictionary[Problem, ProductProblem | None] = WeakKeyDictionary()
+
+
+def product_view(problem: Problem) -> ProductProblem:
+    """Return a problem by its factors; refused when it has no product structure."""
+    view = as_product(problem)
+    if view is None:
+        spec = f"{problem.workload.title} under {problem.policy.title}"
+        raise fail("problem", spec, "has no product structure", "Use a product policy and a workload of products.")
+    return view
+
+
 def as_product(problem: Problem) -> ProductProblem | None:
-    """Take a problem apart, or return None when its policy or its workload has no product structure."""
+    """Take a problem apart, once, or return None when its policy or its workload has no product structure."""
+    if problem not in _VIEWS:
+        _VIEWS[problem] = _apart(problem)
+    return _VIEWS[problem]
+
+
+def _apart(problem: Problem) -> ProductProblem | None:
     factors = _policy_factors(problem.policy)
     sizes = problem.policy.domain.sizes
     terms = None if factors is None else product_terms(problem.workload.objective, sizes)

@@ -7,7 +7,7 @@ data are needed to find out.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -16,8 +16,7 @@ from hdmm_bf._types import RealVector
 from hdmm_bf.data.tables import Histogram, Records, Tables
 from hdmm_bf.domain import Domain
 from hdmm_bf.problem.product import Term, product_terms
-from hdmm_bf.release.block_recovery import BlockRecovery
-from hdmm_bf.strategies.blocks import AnyTensor
+from hdmm_bf.problem.transform import Problem
 from hdmm_bf.workload import Boxes, Workload
 
 _LARGEST_HISTOGRAM = 2**22
@@ -26,24 +25,29 @@ _BIAS = 1e-8
 """Of the largest answer: more than rounding, less than any count."""
 
 
-def check_covered(recovery: BlockRecovery, workload: Workload) -> None:
+def check_covered(problem: Problem, workload: Workload, answer: Callable[[Tables], RealVector]) -> None:
     """Refuse queries that a strategy does not measure, or that are on another domain.
+
+    Args:
+        problem: what the strategy was fitted for.
+        workload: the queries.
+        answer: their answers on some data, measured without noise.
 
     Guarantees:
         A workload with a query whose answer would be biased is refused, but for a chance in which the bias vanishes on
         made-up random data.
     """
-    sizes = recovery.product.sizes
+    sizes = problem.policy.domain.sizes
     if isinstance(workload.matrix, Boxes) and workload.matrix.sizes != sizes:
-        problem = f"is on another domain, the strategy is for {Domain(sizes)}"
-        raise fail("release", f"workload {workload.spec}", problem, "Ask queries on the same domain.")
-    if workload is recovery.product.problem.workload:
+        seen = f"is on another domain, the strategy is for {Domain(sizes)}"
+        raise fail("release", f"workload {workload.spec}", seen, "Ask queries on the same domain.")
+    if workload is problem.workload:
         return
     made_up, truth = _made_up(workload, sizes)
-    answers = recovery.answers(workload, _without_noise(recovery, made_up))
+    answers = answer(made_up)
     if np.any(np.abs(answers - truth) > _BIAS * max(1.0, float(np.abs(truth).max(initial=0.0)))):
-        problem = "asks what the strategy does not measure"
-        raise fail("release", f"workload {workload.spec}", problem, "Fit a strategy for it.")
+        seen = "asks what the strategy does not measure"
+        raise fail("release", f"workload {workload.spec}", seen, "Fit a strategy for it.")
 
 
 def _made_up(workload: Workload, sizes: tuple[int, ...]) -> tuple[Tables, RealVector]:
@@ -65,10 +69,3 @@ def _table(term: Term, rows: np.ndarray) -> RealVector:
     ]
     tables = (functools.reduce(np.multiply.outer, [c[:, r] for c in columns]) for r in range(len(rows)))
     return np.asarray(term.weight * sum(tables)).ravel()
-
-
-def _without_noise(recovery: BlockRecovery, data: Tables) -> Sequence[AnyTensor]:
-    blocks = recovery.strategy.blocks
-    exact = recovery.measure(data, room=[0] * len(blocks))
-    scaled = [np.ldexp(y.astype(np.float64), -sum(block.bits)) for block, y in zip(blocks, exact, strict=True)]
-    return [np.where(block.full_precisions > 0, y, 0.0) for block, y in zip(blocks, scaled, strict=True)]

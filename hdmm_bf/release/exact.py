@@ -23,9 +23,10 @@ from jaxtyping import Int64
 from scipy.linalg import solve_triangular, svdvals
 
 from hdmm_bf._checks import fail
-from hdmm_bf._types import AnyArray, RealVector
+from hdmm_bf._types import AnyArray, RealVector, SquareMatrix
+from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.noise import LARGEST
-from hdmm_bf.release.reconstruction import Reconstruction
+from hdmm_bf.strategies.records import EdgeStrategy
 
 GRID_BITS = 20
 """Binary places of what an edge strategy publishes: a millionth of a record."""
@@ -56,16 +57,16 @@ def exact_product(A: Int64[np.ndarray, "r c"], x: Int64[np.ndarray, " c"], *, ro
 class ExactSums:
     """An edge strategy made ready for exact sums, or refused: nothing here depends on data or noise."""
 
-    def __init__(self, recovery: Reconstruction) -> None:
-        if recovery.factor is None:
+    def __init__(self, problem: Problem, strategy: EdgeStrategy, triangle: SquareMatrix | None) -> None:
+        """Take the R of S = Q R, S over 2^bits; None where S has not full column rank."""
+        if triangle is None:
             advice = "Fit the strategy again; edge strategies of the search have full rank."
-            family = recovery.strategy.family
-            raise fail("release", f"strategy {family}", "is an edge strategy without full column rank", advice)
-        self._triangle = recovery.factor[1]  # R of S over 2^bits
-        self._bits = recovery.strategy.bits
-        self._floor = _smallest_square(recovery)
-        self._S = WholeMatrix(recovery.strategy.integers)
-        self._P = recovery.problem.P
+            seen = "is an edge strategy without full column rank"
+            raise fail("release", f"strategy {strategy.family}", seen, advice)
+        self._triangle, self._bits = triangle, strategy.bits
+        self._floor = _smallest_square(strategy)
+        self._S = WholeMatrix(strategy.integers)
+        self._P = problem.P
 
     def private_sum(self, kept: Int64[np.ndarray, " k"], noise: Int64[np.ndarray, " r"]) -> RealVector:
         """Return x + P S^+ noise over the kept cells, correctly rounded to a shifted grid."""
@@ -129,15 +130,15 @@ def _scaled(value: float, power: int) -> int:
     return whole << places if places >= 0 else (whole + (1 << (-places - 1))) >> -places
 
 
-def _smallest_square(recovery: Reconstruction) -> int:
+def _smallest_square(strategy: EdgeStrategy) -> int:
     """A whole number that sigma_min(S)^2, for the integers S, certainly reaches."""
-    S = recovery.strategy.integers
+    S = strategy.integers
     if np.count_nonzero(S, axis=1).max(initial=0) <= 1:  # orthogonal columns, as of identity on edges
         floor = min(sum(int(v) ** 2 for v in column[column != 0]) for column in S.T)
     else:
-        values = svdvals(recovery.matrix, check_finite=False)
+        values = svdvals(strategy.matrix(), check_finite=False)
         lowest = float(values[-1]) - 8 * _EPS * max(S.shape) * float(values[0])
-        floor = math.floor(math.ldexp(max(lowest, 0.0) ** 2 * (1 - 1e-9), 2 * recovery.strategy.bits))
+        floor = math.floor(math.ldexp(max(lowest, 0.0) ** 2 * (1 - 1e-9), 2 * strategy.bits))
     if floor < 1:
         raise fail("release", "strategy", "is too close to singular to be run exactly", "Fit the strategy again.")
     return floor

@@ -13,28 +13,19 @@ from typing import Any, Protocol, final, runtime_checkable
 
 from hdmm_bf._checks import fail
 from hdmm_bf._types import Noise
-from hdmm_bf.certificate.dense import Certificate
+from hdmm_bf.certificate import Certificate
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release import noise as samplers
 from hdmm_bf.release.noise import Sampler
 from hdmm_bf.release.privacy import noise_variance, weak_promises, zcdp_epsilon, zcdp_rho
-from hdmm_bf.release.reconstruction import Reconstruction
-from hdmm_bf.strategies import Strategy
+from hdmm_bf.strategies.records import Strategy
 
 _LARGEST_CONVERTED = 1e4
 
 
 @runtime_checkable
-class Recovery(Protocol):
-    """How answers of a strategy become answers of its workload."""
-
-    def total_variance(self, settled: Plan) -> float:
-        """Return the sum of the variances of all answers, with the noise of a plan."""
-
-
-@runtime_checkable
-class Certified(Protocol):
-    """What a plan needs of a fit."""
+class Fitted(Protocol):
+    """What a plan and a release need of a fit."""
 
     @property
     def problem(self) -> Problem:
@@ -45,20 +36,11 @@ class Certified(Protocol):
         """What holds for the strategy."""
 
     @property
-    def recovery(self) -> Recovery:
-        """How answers of the strategy become answers of the workload."""
-
-
-@runtime_checkable
-class Fitted(Certified, Protocol):
-    """What a release needs of a fit."""
-
-    @property
     def strategy(self) -> Strategy:
         """What is measured."""
 
     @property
-    def recovery(self) -> Reconstruction:
+    def recovery(self) -> Any:
         """How answers of the strategy become answers of the workload."""
 
 
@@ -175,7 +157,7 @@ class Plan:
         }
 
 
-def plan(fit: Certified, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None) -> Plan:
+def plan(fit: Fitted, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None) -> Plan:
     """Settle the noise of a release and check it against the request, before any data are read.
 
     Args:
@@ -208,14 +190,12 @@ def plan(fit: Certified, *, epsilon: float | None = None, delta: float | None = 
     return replace(settled, expected_error=_expected_error(fit, settled))
 
 
-def _expected_error(fit: Certified, settled: Plan) -> float:
+def _expected_error(fit: Fitted, settled: Plan) -> float:
     """From the certificate where every row has the same noise and every query the same weight, else row by row."""
     certificate = fit.certificate
     if settled.sampler is None:
         return 0.0
-    if isinstance(fit.recovery, Reconstruction) and not fit.problem.workload.is_weighted:
-        return certificate.unit_error * (settled.stddev / certificate.sensitivity) ** 2
-    return fit.recovery.total_variance(settled)
+    return float(fit.recovery.total_variance(settled, certificate))
 
 
 def _checked_sampler(exact: int, loss: float | None, noise: Noise) -> Sampler:

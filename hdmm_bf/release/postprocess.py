@@ -18,11 +18,11 @@ from hdmm_bf._checks import fail, nearest
 from hdmm_bf._types import IndexArray, RealVector, SquareMatrix
 from hdmm_bf.policy import Policy
 from hdmm_bf.problem.transform import Grounding, Problem
-from hdmm_bf.release.reconstruction import Reconstruction, with_public_answers
+from hdmm_bf.release.public import with_public_answers
 from hdmm_bf.workload import Workload
 
 if TYPE_CHECKING:
-    from hdmm_bf.release.dense import Release
+    from hdmm_bf.release.release import Release
 
 _MOST_STEPS = 2000
 _SMALL_STEP = 1e-9
@@ -61,7 +61,7 @@ def postprocess(out: Release, *steps: str) -> Processed:
         the norm of what was measured, is the nearest such histogram, exactly up to 1024 cells and closely beyond;
         "integers" leaves whole numbers.
     """
-    check_steps(out.problem, steps)
+    out.recovery.check_steps(steps)
     estimate = out.estimate
     for step in steps:
         estimate = _STEPS[step](estimate, out)
@@ -99,7 +99,7 @@ def _nonnegative(estimate: RealVector, out: Release) -> RealVector:
     if estimate.min(initial=0.0) >= 0:
         return estimate
     M = np.zeros((estimate.size, estimate.size))
-    M[np.ix_(grounding.kept, grounding.kept)] = _precision(out.recovery)
+    M[np.ix_(grounding.kept, grounding.kept)] = out.recovery.precision()
     M /= np.abs(M).max()
     if estimate.size <= _LARGEST_PIVOTING:
         found = _pivoted(M, estimate, grounding, totals)
@@ -155,15 +155,6 @@ def _descended(M: SquareMatrix, estimate: RealVector, grounding: Grounding, tota
         uphill = (momentum - x) @ (x - old) > 0
         momentum, pace = (x, 1.0) if uphill else (x + (pace - 1) / faster * (x - old), faster)
     return x
-
-
-def _precision(recovery: Reconstruction) -> SquareMatrix:
-    """Inverse covariance of the kept cells' estimates, up to a factor."""
-    A = recovery.matrix
-    if recovery.strategy.kind == "vertex":
-        return np.asarray(A.T @ A)
-    kept = recovery.problem.grounding.kept
-    return np.asarray(np.linalg.inv(recovery.covariance[np.ix_(kept, kept)]))
 
 
 def _project(x: RealVector, grounding: Grounding, totals: RealVector) -> RealVector:

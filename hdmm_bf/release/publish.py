@@ -1,4 +1,18 @@
-"""`release`: a fit, data and a budget in; private answers out, whichever kind of strategy the fit has."""
+"""`release`: a fit, data and a budget in; private answers out.
+
+The only place where data meet noise; privacy-critical and short on purpose. The order of things is the argument:
+
+1. the plan: the noise is settled and its privacy map has confirmed it; no data yet;
+2. the sensitivity is derived once more, from the integers that are about to be used, and compared with the plan's;
+3. the data are checked and measured, exactly, in whole numbers;
+4. the ledger, if there is one, counts the loss as spent;
+5. noise is drawn, and only the sum of data and noise goes on.
+
+Guarantees:
+    Strategies over cells publish integers A x + noise; strategies over edges publish x + P S^+ noise on a grid, never
+    the raw answers S x_G + noise; strategies by factors publish integers with one scale of noise for every row. Besides
+    them only what the policy makes public is used.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +20,15 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from hdmm_bf.release.block_release import BlockRelease, FittedBlocks, release_blocks
-from hdmm_bf.release.dense import Release, carry_out
+from hdmm_bf.certificate import exact_sensitivity, grid_bits
+from hdmm_bf.release import matrices, products  # noqa: F401  # they register their records
 from hdmm_bf.release.ledger import Account
 from hdmm_bf.release.plan import Fitted, Plan, plan
-from hdmm_bf.strategies.blocks import BlockStrategy
+from hdmm_bf.release.release import Release
 
 
 def release(
-    fit: Fitted | FittedBlocks,
+    fit: Fitted,
     counts: Any,
     *,
     epsilon: float | None = None,
@@ -22,7 +36,7 @@ def release(
     rho: float | None = None,
     account: Account | None = None,
     callback: Callable[[int], None] | None = None,
-) -> Release | BlockRelease:
+) -> Release:
     """Answer a workload on data, private under the fit's policy.
 
     Args:
@@ -47,13 +61,28 @@ def release(
 
 def publish(
     settled: Plan,
-    fit: Fitted | FittedBlocks,
+    fit: Fitted,
     counts: Any,
     *,
     account: Account | None = None,
     callback: Callable[[int], None] | None = None,
-) -> Release | BlockRelease:
-    """Run a plan on data."""
-    if isinstance(fit.strategy, BlockStrategy):
-        return release_blocks(settled, fit, counts, account=account, callback=callback)
-    return carry_out(settled, fit, counts, account=account, callback=callback)
+) -> Release:
+    """Run a plan on data.
+
+    Guarantees:
+        For databases that are neighbours under the policy, the distributions of everything in the result differ by at
+        most what the plan promises. The distributions are those of exact integer noise, not of floating-point noise.
+        The sensitivity is derived once more, from the integers that are used here; a plan that was made for another one
+        is refused.
+    """
+    problem, strategy, recovery = fit.problem, fit.strategy, fit.recovery
+    assert recovery.strategy is strategy, "what is measured is what noise is scaled for"
+    assert recovery.problem is problem, "the policy that is measured is the one that noise is scaled for"
+    derived = exact_sensitivity(strategy, problem, settled.noise)
+    settled.check_made_for(fit.certificate, derived, grid_bits(strategy))
+    data = recovery.read(counts)
+    exact = recovery.measure(data, settled)
+    if account is not None:
+        account.book(settled, policy=problem.policy.title, data=data)
+    measured = recovery.add_noise(exact, data, settled, callback)
+    return Release(problem, settled, measured, recovery)

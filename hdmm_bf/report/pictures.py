@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
+from typing import Any
+
 from hdmm_bf import policy as policies
 from hdmm_bf._checks import InputError
-from hdmm_bf.fit import Fit, ProductFit
+from hdmm_bf.fit import Fit
 from hdmm_bf.report import plots
 from hdmm_bf.report.comparison import Compared, example_loss
 from hdmm_bf.report.page import Section, paragraph, picture
 from hdmm_bf.report.plots.errors import can_draw
+from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, ProductStrategy
 
 _RANGE_KNOWN = 50_000
 """Queries up to which the least and the largest error are written out."""
 
 
-def policy(fit: Fit | ProductFit) -> Section:
+def policy(fit: Fit) -> Section:
     """Draw the policy."""
     graph = fit.problem.policy
     alternative = (
@@ -32,16 +36,12 @@ def _shortened(names: tuple[str, ...], most: int = 8) -> list[str]:
     return [*names[:most], *(["..."] if len(names) > most else [])]
 
 
-def strategy(fit: Fit | ProductFit) -> Section:
+def strategy(fit: Fit) -> Section:
     """Draw the strategy."""
     if fit.num_rows == 0:
         words = "Nothing is measured: every answer follows from what the policy makes public."
         return Section("strategy", "What is measured", paragraph(words))
-    if isinstance(fit, ProductFit):
-        blocks = len(fit.strategy.blocks)
-        columns = f"{blocks} block{'s' if blocks > 1 else ''} of products over the attributes"
-    else:
-        columns = "weights over the cells" if fit.strategy.kind == "vertex" else "weights over the edges of the policy"
+    columns = _columns(fit.strategy)
     alternative = f"Heat map of the strategy of family {fit.family}: {fit.num_rows} measured queries, {columns}."
     caption = (
         f"{fit.num_rows} queries get noise: {columns}. Orange adds, purple subtracts, white leaves out; "
@@ -51,7 +51,28 @@ def strategy(fit: Fit | ProductFit) -> Section:
     return Section("strategy", "What is measured", picture(drawn, alternative, caption))
 
 
-def errors(fit: Fit | ProductFit, others: Compared | None) -> Section:
+@singledispatch
+def _columns(strategy: Any) -> str:
+    raise TypeError(f"no words for {type(strategy).__name__}")
+
+
+@_columns.register
+def _(_: CellStrategy) -> str:
+    return "weights over the cells"
+
+
+@_columns.register
+def _(_: EdgeStrategy) -> str:
+    return "weights over the edges of the policy"
+
+
+@_columns.register
+def _(strategy: ProductStrategy) -> str:
+    blocks = len(strategy.blocks)
+    return f"{blocks} block{'s' if blocks > 1 else ''} of products over the attributes"
+
+
+def errors(fit: Fit, others: Compared | None) -> Section:
     """Draw the error of every query."""
     heading, anchor = "Error of every query", "errors"
     m = fit.problem.workload.num_queries
@@ -76,14 +97,14 @@ def errors(fit: Fit | ProductFit, others: Compared | None) -> Section:
     return Section(anchor, heading, picture(plots.as_svg(figure, name="errors"), alternative, caption))
 
 
-def _no_steps(fit: Fit | ProductFit) -> str:
+def _no_steps(fit: Fit) -> str:
     """Say why there is no picture of the search."""
     if fit.status == "exact":
         return ""
     return "It took one step." if fit.trace else "Its steps were not kept, so there is no picture of them."
 
 
-def progress(fit: Fit | ProductFit) -> Section:
+def progress(fit: Fit) -> Section:
     """Draw the search, where its steps are known."""
     heading, anchor = "How the search went", "search"
     trace = plots.steps(fit)

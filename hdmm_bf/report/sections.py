@@ -8,7 +8,7 @@ import shlex
 from hdmm_bf import __version__
 from hdmm_bf import policy as policies
 from hdmm_bf._display import facts_table, percent, text
-from hdmm_bf.fit import Fit, ProductFit
+from hdmm_bf.fit import Fit
 from hdmm_bf.release.privacy import noise_variance
 from hdmm_bf.report.comparison import LARGEST, Compared, example_loss, example_privacy
 from hdmm_bf.report.page import Section, bullets, paragraph
@@ -21,12 +21,12 @@ _ARTICLE = (
 )
 
 
-def title(fit: Fit | ProductFit) -> str:
+def title(fit: Fit) -> str:
     """Name the page."""
     return f"{fit.problem.workload.title} under {fit.problem.policy.title}"
 
 
-def summary(fit: Fit | ProductFit) -> Section:
+def summary(fit: Fit) -> Section:
     """Say the most important things in a few sentences."""
     workload, graph = fit.problem.workload, fit.problem.policy
     disclosed = fit.discloses
@@ -46,7 +46,7 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-def _distance(fit: Fit | ProductFit) -> str:
+def _distance(fit: Fit) -> str:
     if fit.unit_error == 0:
         return "All answers are public under this policy: they are exact, and cost no privacy."
     if not math.isfinite(fit.gap):
@@ -62,7 +62,7 @@ def _distance(fit: Fit | ProductFit) -> str:
     )
 
 
-def _example(fit: Fit | ProductFit) -> str:
+def _example(fit: Fit) -> str:
     privacy = example_privacy(fit)
     at = "epsilon 1 and delta 1e-6" if "delta" in privacy else "epsilon 1"
     return (
@@ -71,7 +71,7 @@ def _example(fit: Fit | ProductFit) -> str:
     )
 
 
-def public(fit: Fit | ProductFit) -> Section:
+def public(fit: Fit) -> Section:
     """List what is not protected."""
     graph, disclosed = fit.problem.policy, fit.discloses
     nothing = paragraph("Nothing becomes known exactly, not even the number of records.")
@@ -82,7 +82,7 @@ def public(fit: Fit | ProductFit) -> Section:
     )
 
 
-def facts(fit: Fit | ProductFit) -> Section:
+def facts(fit: Fit) -> Section:
     """List the numbers of the certificate."""
     record = fit.summary()
     bound = "none is proven" if fit.bounds.lower <= 0 < fit.unit_error else f"{record['lower_bound']:.6g}"
@@ -112,20 +112,20 @@ def facts(fit: Fit | ProductFit) -> Section:
     return Section("facts", "Facts", facts_table(rows) + paragraph(f"{note} {source}", "soft"))
 
 
-def _proven(fit: Fit | ProductFit) -> str:
+def _proven(fit: Fit) -> str:
     if fit.unit_error == 0:
         return "yes: there is no error"
     close = fit.certified or fit.gap <= fit.requested_gap
     return f"yes, proven to {percent(fit.requested_gap)}" if close else "not proven"
 
 
-def _domain(fit: Fit | ProductFit) -> str:
+def _domain(fit: Fit) -> str:
     domain = fit.problem.policy.domain
     cells = _count(domain.num_cells, "cell", "cells")
     return cells if domain.num_attributes == 1 else f"{domain}: {cells}"
 
 
-def comparison(fit: Fit | ProductFit, others: Compared | None) -> Section:
+def comparison(fit: Fit, others: Compared | None) -> Section:
     """Set the other mechanisms beside this one."""
     heading, anchor = "Compared with other mechanisms", "comparison"
     if fit.unit_error == 0:
@@ -156,7 +156,7 @@ def _ratio(value: float) -> str:
     return f"{value:.4g}" if math.isfinite(value) else "unknown"
 
 
-def reproduce(fit: Fit | ProductFit, bundle: str) -> Section:
+def reproduce(fit: Fit, bundle: str) -> Section:
     """Give the commands that make, check and use the strategy."""
     name = shlex.quote(bundle)
     delta = " --delta 1e-6" if fit.noise == "gaussian" else ""
@@ -175,7 +175,7 @@ def reproduce(fit: Fit | ProductFit, bundle: str) -> Section:
     return Section("reproduce", "How to reproduce it", body + paragraph(" ".join(notes), "soft"))
 
 
-def _fit_command(fit: Fit | ProductFit, name: str) -> str:
+def _fit_command(fit: Fit, name: str) -> str:
     workload, policy = _specs(fit)
     given = "".join(f" --{name.replace('_', '-')} {shlex.quote(str(v))}" for name, v in fit.options.items())
     return (
@@ -185,7 +185,7 @@ def _fit_command(fit: Fit | ProductFit, name: str) -> str:
     )
 
 
-def _specs(fit: Fit | ProductFit) -> tuple[str | None, str | None]:
+def _specs(fit: Fit) -> tuple[str | None, str | None]:
     """Return the spec strings of workload and policy; None for those that have none."""
     workload, graph = fit.problem.workload, fit.problem.policy
     queries = workload.spec if workload.title == workload.spec != "custom matrix" else None

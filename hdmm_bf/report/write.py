@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hdmm_bf.fit import Fit, ProductFit
+from hdmm_bf.fit import Fit
 from hdmm_bf.report import pictures, sections
 from hdmm_bf.report.comparison import compared
 from hdmm_bf.report.export import check_target, write_file
@@ -13,7 +13,7 @@ from hdmm_bf.report.page import page
 SUFFIXES = (".html",)
 
 
-def write_report(fit: Fit | ProductFit, path: str | Path, *, bundle: str | None = None) -> Path:
+def write_report(fit: Fit, path: str | Path, *, bundle: str | None = None) -> Path:
     """Write a self-contained HTML page about a fit: words, facts, pictures, comparison, how to cite and reproduce.
 
     Args:
@@ -25,7 +25,7 @@ def write_report(fit: Fit | ProductFit, path: str | Path, *, bundle: str | None 
     return write_file(target, render(fit, bundle=bundle).encode())
 
 
-def render(fit: Fit | ProductFit, *, bundle: str | None = None) -> str:
+def render(fit: Fit, *, bundle: str | None = None) -> str:
     """Return the page as text.
 
     Guarantees:

@@ -8,19 +8,13 @@ sum_b (G_1 (x) ... (x) G_d) y_b with one inverse G_i a factor; the blocks comple
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import reduce
-from typing import TypeAlias, final
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Int64
 
-from hdmm_bf._checks import fits
 from hdmm_bf._types import AnyArray, RealMatrix, RealVector
-
-AnyTensor: TypeAlias = Float64[np.ndarray, "..."]
+from hdmm_bf.strategies.records import AnyTensor, Block
 
 _BITS = 16
 _ALL_BITS = 36
@@ -29,91 +23,6 @@ _ALL_BITS = 36
 _LEVELS = 256
 _MOST_LEVELS = 4096
 """Precisions in more than 4096 different sizes are rounded to 256 steps an octave: one sampler serves each."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Rows that are products of rows.
-
-    Attributes:
-        integers: for every attribute the factor times 2^bits, r_i x n_i.
-        bits: binary places of every factor.
-        precisions: one precision a row, r_1 x ... x r_d: 1 / variance, relative to the noise of the release; infinite
-            for public rows. May be given as a tensor that broadcasts to that shape.
-        inverses: for every attribute G_i, n_i x r_i: what a measured row adds to the estimate.
-        terms: terms of the workload that this block answers alone; None when the blocks complement each other.
-    """
-
-    integers: tuple[Int64[np.ndarray, "_ _"], ...]
-    bits: tuple[int, ...]
-    precisions: AnyTensor
-    inverses: tuple[RealMatrix, ...]
-    terms: tuple[int, ...] | None = None
-
-    def __post_init__(self) -> None:
-        for array in (*self.integers, self.precisions, *self.inverses):
-            array.setflags(write=False)  # what was certified is what runs
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Rows of every factor."""
-        return tuple(len(factor) for factor in self.integers)
-
-    @property
-    def num_rows(self) -> int:
-        """Number of measured rows."""
-        return math.prod(self.shape)
-
-    def factor(self, attribute: int) -> RealMatrix:
-        """Return R_i."""
-        return np.asarray(np.ldexp(self.integers[attribute].astype(np.float64), -self.bits[attribute]))
-
-    def answers(self, term: int) -> bool:
-        """Whether a term of the workload is answered, or partly answered, by this block."""
-        return self.terms is None or term in self.terms
-
-    @property
-    def full_precisions(self) -> AnyTensor:
-        """Precisions written out in the block's shape."""
-        return np.broadcast_to(self.precisions, self.shape)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class BlockStrategy:
-    """An implicit strategy.
-
-    Attributes:
-        blocks: what is measured.
-        family: the family that found it.
-    """
-
-    blocks: tuple[Block, ...]
-    family: str
-
-    kind = "blocks"
-
-    def __repr__(self) -> str:
-        return f"BlockStrategy({self.family}, {len(self.blocks)} blocks, {self.num_rows} rows)"
-
-    @property
-    def num_rows(self) -> int:
-        """Number of queries measured."""
-        return sum(block.num_rows for block in self.blocks)
-
-    def matrix(self) -> RealMatrix:
-        """Return the strategy written out, rows scaled to equal noise, without public rows; refused when too large."""
-        n = math.prod(factor.shape[1] for factor in self.blocks[0].integers)
-        rows = self.num_rows
-        fits("strategy.matrix", f"{rows} x {n}", rows * n * 8, advice="Export the factors instead.")
-        found = []
-        for block in self.blocks:
-            weights = np.sqrt(block.full_precisions.ravel())
-            noisy = np.isfinite(weights)
-            dense = reduce(np.kron, [block.factor(i) for i in range(len(block.integers))])
-            found.append(weights[noisy, None] * dense[noisy])
-        return np.concatenate(found)
 
 
 def apply_factors(factors: Sequence[AnyArray], tensor: AnyArray) -> AnyArray:

@@ -1,14 +1,8 @@
-"""A strategy as it ships: integers on a dyadic grid, so that what was checked is what runs.
-
-A = integers / 2^bits. Integers times counts are integers, so noise can be added exactly, and the sensitivity is an
-exact integer (L1) or the square root of one (L2), over 2^bits.
-"""
+"""From floating point to the strategy that ships: rounding to a dyadic grid that costs a small share of the gap."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 from jaxtyping import Int64
@@ -17,7 +11,8 @@ from hdmm_bf import _linalg as la
 from hdmm_bf._types import RealMatrix, SquareMatrix
 from hdmm_bf.problem.forms import edge_forms
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies.drafts import Draft, Kind
+from hdmm_bf.strategies.drafts import Draft
+from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, MatrixStrategy
 
 MIN_BITS, MAX_BITS = 16, 44
 _MANTISSA = 52
@@ -35,48 +30,12 @@ _LARGEST_BASIS = 2048
 """Cells up to which an integer basis is looked for; the elimination is column by column."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Strategy:
-    """The matrix to measure.
-
-    Attributes:
-        kind: "vertex" (columns are cells) or "edge" (columns are policy edges).
-        integers: A times 2^bits.
-        bits: binary places of the grid.
-        family: the family that found it.
-    """
-
-    kind: Kind
-    integers: Int64[np.ndarray, "r c"]
-    bits: int
-    family: str
-
-    def __post_init__(self) -> None:
-        held = self.integers.copy()
-        held.setflags(write=False)  # what was certified is what runs
-        object.__setattr__(self, "integers", held)
-
-    def __repr__(self) -> str:
-        rows, columns = self.integers.shape
-        return f"Strategy({self.family}, {self.kind}, {rows} x {columns}, grid 2^-{self.bits})"
-
-    @property
-    def num_rows(self) -> int:
-        """Number of queries measured."""
-        return len(self.integers)
-
-    def matrix(self) -> RealMatrix:
-        """Return A: r x n over the cells (vertex), with zero columns for cells given up, or r x e (edge)."""
-        return np.asarray(np.ldexp(self.integers.astype(np.float64), -self.bits))
-
-
-def nothing(problem: Problem) -> Strategy:
+def nothing(problem: Problem) -> CellStrategy:
     """Return the strategy with no rows, for workloads whose answers are all public."""
-    return Strategy("vertex", np.zeros((0, problem.policy.num_cells), dtype=np.int64), MIN_BITS, "public")
+    return CellStrategy(np.zeros((0, problem.policy.num_cells), dtype=np.int64), MIN_BITS, "public")
 
 
-def from_gram(problem: Problem, X: SquareMatrix, *, gap: float, family: str) -> Strategy:
+def from_gram(problem: Problem, X: SquareMatrix, *, gap: float, family: str) -> MatrixStrategy:
     """Turn a Gram matrix X = A^T A over the kept cells (lower triangle) into a shipped vertex strategy.
 
     Guarantees:
@@ -102,10 +61,10 @@ def from_gram(problem: Problem, X: SquareMatrix, *, gap: float, family: str) -> 
     bits = _grid_bits(factor, gap)
     integers = np.rint(np.ldexp(factor, bits)).astype(np.int64)
     rows = integers if pattern is None else integers @ pattern
-    return Strategy("vertex", problem.grounding.inject(rows), bits, family)
+    return CellStrategy(problem.grounding.inject(rows), bits, family)
 
 
-def from_draft(problem: Problem, found: Draft) -> Strategy:
+def from_draft(problem: Problem, found: Draft) -> MatrixStrategy:
     """Put a strategy of full column rank on a grid fine enough that its error changes by less than a millionth.
 
     Guarantees:
@@ -115,13 +74,13 @@ def from_draft(problem: Problem, found: Draft) -> Strategy:
     bits = _grid_bits(found.matrix, _GRID_GAP)
     integers = np.rint(np.ldexp(found.matrix, bits)).astype(np.int64)
     if found.kind == "edge" and not problem.policy.is_forest:
-        return Strategy("edge", integers, bits, found.origin)
+        return EdgeStrategy(integers, bits, found.origin)
     if found.kind == "edge":
         P = problem.P.dense()
         inverse = np.rint(np.linalg.inv(P)).astype(np.int64)
         assert np.array_equal(P.astype(np.int64) @ inverse, np.eye(len(P))), "P of a forest is unimodular"
         integers = integers @ inverse
-    return Strategy("vertex", problem.grounding.inject(integers), bits, found.origin)
+    return CellStrategy(problem.grounding.inject(integers), bits, found.origin)
 
 
 def _grid_bits(factor: RealMatrix, gap: float) -> int:

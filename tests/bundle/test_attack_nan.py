@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hdmm_bf as bf
-from hdmm_bf.certificate.dense import Certificate
+from hdmm_bf.certificate import Certificate
 from tests.support.attack_kit import forge
 
 NAN, INFINITY = math.nan, math.inf

@@ -12,12 +12,11 @@ import scipy.io
 import scipy.sparse as sp
 
 import hdmm_bf as bf
-from hdmm_bf import workload
+from hdmm_bf import bundle, workload
 from hdmm_bf._checks import InputError
-from hdmm_bf.bundle import dense as bundle
-from hdmm_bf.certificate.dense import disagreements
+from hdmm_bf.certificate import disagreements
 from hdmm_bf.domain import Domain
-from hdmm_bf.fit import stored
+from hdmm_bf.fit import loading
 from hdmm_bf.report.export import write_matrix
 
 FILES = ["manifest.json", "strategy.npz", "policy.npz", "certificate.json"]
@@ -151,7 +150,7 @@ def test_a_forged_bundle_with_right_checksums_is_found_out(made, tmp_path, chang
 def test_check_lists_every_disagreement(made, tmp_path):
     path = made.save(tmp_path / "forged.bf")
     forge(path, edit_certificate(unit_error=1.0, gap=0.5))
-    _, found = stored.check(path)
+    _, found = loading.check(path)
     assert len([item for item in found if "unit_error" in item or "gap" in item]) >= 4
 
 

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
+from hdmm_bf.bundle import BundleError
 from hdmm_bf.bundle.checks import MOST_BITS
-from hdmm_bf.bundle.dense import BundleError
 from hdmm_bf.cli import app
 from hdmm_bf.report.export import check_apart
 from tests.support.bundles import forge
@@ -114,14 +114,12 @@ def test_every_grid_that_is_read_can_be_run(honest, tmp_path):
     """The smallest entries on the finest grid: the hardest to invert in floating point."""
     from dataclasses import replace
 
-    from hdmm_bf.certificate.dense import certify
+    from hdmm_bf.certificate import certify
 
     made = bf.load(honest["edge"])
     for integers in (made.strategy.integers, np.eye(6, dtype=np.int64), np.eye(6, dtype=np.int64) * (2**52 - 1)):
         strategy = replace(made.strategy, integers=integers, bits=MOST_BITS)
-        found = certify(
-            made.problem, noise="laplace", kind="edge", integers=integers, bits=MOST_BITS, weights=made.weights
-        )
+        found = certify(strategy, made.problem, noise="laplace", proof=made.proof)
         out = bf.release(replace(made, strategy=strategy, certificate=found), np.arange(6), epsilon=1.0)
         assert np.isfinite(out.answers).all()
 

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError
-from hdmm_bf.bundle.dense import BundleError
+from hdmm_bf.bundle import BundleError
 from hdmm_bf.cli import app
 from hdmm_bf.domain import Domain
-from hdmm_bf.fit import stored
+from hdmm_bf.fit import loading
 from tests.support.bundles import forge, repair
 
 W = np.array([[1.0, 2, 0, 0, 0, 1], [0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1]])
@@ -263,7 +263,7 @@ HOSTILE = {**FORGERIES, **MALFORMED}
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_bundles_are_refused_in_words(bundles, tmp_path, name):
-    """Quotes stored.check: a bundle that cannot be trusted at all is refused with BundleError."""
+    """Quotes loading.check: a bundle that cannot be trusted at all is refused with BundleError."""
     which, change, words = HOSTILE[name]
     path = copied(bundles, which, tmp_path)
     forge(path, change)
@@ -283,7 +283,7 @@ def test_workloads_beyond_all_numbers_are_refused(bundles, tmp_path, size):
 def test_untouched_bundles_of_every_kind_load(bundles, tmp_path):
     for name, path in bundles.items():
         forge(path, lambda path, manifest: None)
-        assert stored.check(path)[1] == [], name
+        assert loading.check(path)[1] == [], name
 
 
 @pytest.mark.parametrize(

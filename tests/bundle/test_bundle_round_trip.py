@@ -6,7 +6,7 @@ import pytest
 import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf.domain import Domain
-from hdmm_bf.fit import stored
+from hdmm_bf.fit import loading
 
 NUM_BUNDLES = 200
 IN_DEFAULT = 60
@@ -86,7 +86,7 @@ def drawn_fit(number):
 def check_round_trip(number, tmp_path):
     made = drawn_fit(number)
     path = made.save(tmp_path / f"{number}.bf")
-    back, found = stored.check(path)
+    back, found = loading.check(path)
     assert found == []
     facts, again = made.summary(), back.summary()
     for key in set(facts) - {
@@ -125,4 +125,4 @@ def test_a_product_with_a_custom_factor_is_read_again(tmp_path):
     for other in ("line:3", "cycle:3", "empty:3"):
         graph = policy.product(factor, policy.parse(other))
         for made in (bf.fit("identity:4x3", graph), bf.fit("identity:4x3", graph, family="bases")):
-            assert stored.check(made.save(tmp_path / "x.bf"))[1] == []
+            assert loading.check(made.save(tmp_path / "x.bf"))[1] == []

@@ -8,14 +8,14 @@ import pytest
 
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
+from hdmm_bf.certificate import certify
 from hdmm_bf.certificate.exact import block_sensitivity
-from hdmm_bf.certificate.products import certify_blocks
-from hdmm_bf.fit import stored
+from hdmm_bf.fit import loading
 from hdmm_bf.fit.memory import product_bytes
 from hdmm_bf.problem.product import as_product
-from hdmm_bf.release.block_recovery import BlockRecovery
-from hdmm_bf.release.block_release import row_scales
-from hdmm_bf.strategies.blocks import BlockStrategy, from_factors, from_integers
+from hdmm_bf.release.products import ProductRecovery, row_scales, row_variances
+from hdmm_bf.strategies.blocks import from_factors, from_integers
+from hdmm_bf.strategies.records import ProductStrategy
 
 CASES = {
     "grid": ("all-range:5x4", "threshold:5x4:1", "gaussian", "bases"),
@@ -49,7 +49,7 @@ def dense_rows(fit):
 
 
 def test_the_sensitivity_is_the_largest_loss_over_all_edges(fit):
-    """Quotes certify_blocks: the sensitivity is rounded up; rows of infinite precision are invisible to every edge."""
+    """Quotes certify: the sensitivity is rounded up; rows of infinite precision are invisible to every edge."""
     rows, spread = dense_rows(fit)
     full = np.hstack([rows, np.zeros((len(rows), 1))])  # BOTTOM
     u, v = fit.problem.policy.edges.T
@@ -66,7 +66,7 @@ def test_answers_are_unbiased_and_the_unit_error_is_their_variance(fit):
     """Answers are linear in the rows: exact rows must give exact answers, and independent noise the stated error."""
     rows, spread = dense_rows(fit)
     W = fit.problem.workload.matrix.dense()
-    recovery = BlockRecovery(fit.product, fit.strategy)
+    recovery = ProductRecovery(fit.problem, fit.strategy)
     shapes = [block.shape for block in fit.strategy.blocks]
     ends = np.cumsum([math.prod(shape) for shape in shapes])
 
@@ -79,7 +79,7 @@ def test_answers_are_unbiased_and_the_unit_error_is_their_variance(fit):
     np.testing.assert_allclose(R @ rows, W, atol=1e-8)
     total = fit.certificate.sensitivity**2 * float(((R * spread) ** 2).sum())
     assert fit.unit_error == pytest.approx(total, rel=1e-9)
-    variances = recovery.variances(fit.problem.workload)
+    variances = recovery.unit_variances()
     np.testing.assert_allclose(variances, ((R * spread) ** 2).sum(axis=1), rtol=1e-9, atol=1e-12)
 
 
@@ -93,7 +93,7 @@ def test_the_bound_is_below_the_dense_tight_bound(fit):
 
 def test_bundles_of_blocks_come_back_bit_by_bit(fit, tmp_path):
     loaded = bf.load(fit.save(tmp_path / "large.bf"))
-    _, found = stored.check(tmp_path / "large.bf")
+    _, found = loading.check(tmp_path / "large.bf")
     assert found == []
     assert loaded.unit_error == fit.unit_error
     for old, new in zip(fit.strategy.blocks, loaded.strategy.blocks, strict=True):
@@ -116,7 +116,7 @@ def test_releases_have_the_stated_error(fit):
 
 
 def test_the_loss_of_the_noise_drawn_is_the_claim(fit):
-    """Quotes release_blocks: neighbours differ by at most what the plan promises. From the noise scales drawn."""
+    """Quotes publish: neighbours differ by at most what the plan promises. From the noise scales drawn."""
     asked = {"epsilon": 0.7} if fit.noise == "laplace" else {"rho": 0.3}
     plan = bf.plan(fit, **asked)
     u, v = fit.problem.policy.edges.T
@@ -144,10 +144,10 @@ def test_records_and_histograms_give_the_same_tables(monkeypatch):
     counts = np.bincount(np.ravel_multi_index(values.T, (3, 4, 2)), minlength=24)
     room = [0] * len(fit.strategy.blocks)
     records = bf.Records(values, fit.problem.policy.domain)
-    from hdmm_bf.release.block_release import as_tables
+    from hdmm_bf.data.checked import as_tables
 
-    one = fit.recovery.measure(as_tables(fit.problem, counts), room=room)
-    other = fit.recovery.measure(as_tables(fit.problem, records), room=room)
+    one = fit.recovery.exact_answers(as_tables(fit.problem, counts), room=room)
+    other = fit.recovery.exact_answers(as_tables(fit.problem, records), room=room)
     assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
     for block, measured in zip(fit.strategy.blocks, one, strict=True):
         whole = block.integers[0]
@@ -160,16 +160,16 @@ def test_a_row_without_noise_that_an_edge_sees_is_refused():
     product = as_product(bf.Problem(bf.workload.parse("identity:2x2"), bf.policy.parse("threshold:2x2:1")))
     block = from_factors([np.eye(2), np.eye(2)], np.full((1, 1), np.inf))
     with pytest.raises(InputError, match="is seen by an edge"):
-        certify_blocks(product, noise="gaussian", strategy=BlockStrategy((block,), "bad"), proof=None)
+        certify(ProductStrategy((block,), "bad"), product.problem, noise="gaussian", proof=None)
 
 
 def test_a_strategy_that_does_not_support_the_workload_is_refused():
     product = as_product(bf.Problem(bf.workload.parse("identity:2x2"), bf.policy.parse("unbounded:2x2")))
     block = from_factors([np.ones((1, 2)), np.eye(2)], np.ones((1, 1)))
-    strategy = BlockStrategy((block,), "bad")
+    strategy = ProductStrategy((block,), "bad")
     assert block_sensitivity(product.edges, strategy.blocks, "gaussian") == 4**30
     with pytest.raises(InputError, match="outside the strategy"):
-        certify_blocks(product, noise="gaussian", strategy=strategy, proof=None)
+        certify(strategy, product.problem, noise="gaussian", proof=None)
 
 
 def test_other_queries_are_answered_from_the_same_release():
@@ -180,8 +180,9 @@ def test_other_queries_are_answered_from_the_same_release():
         asked = bf.workload.parse(spec)
         answers, stddev = out.answer(asked)
         np.testing.assert_allclose(answers, asked.matrix.mv(x), atol=0.2)
+        spreads = [row_variances(block, out.plan) for block in fit.strategy.blocks]
         C = np.zeros((20, 20))
-        for block, spread in zip(fit.strategy.blocks, out._spreads, strict=True):
+        for block, spread in zip(fit.strategy.blocks, spreads, strict=True):
             G = np.kron(*block.inverses)
             C += (G * spread.ravel()) @ G.T
         np.testing.assert_allclose(stddev**2, asked.matrix.quadratic(C), rtol=1e-8, atol=1e-18)
@@ -229,7 +230,7 @@ def test_a_strategy_whose_loss_could_vanish_in_floating_point_is_refused(precisi
     eye = np.eye(2, dtype=np.int64)
     block = from_integers((eye, eye), bits, np.full((1, 1), precision))
     with pytest.raises(InputError, match="does not fit the domain"):
-        certify_blocks(product, noise="gaussian", strategy=BlockStrategy((block,), "bad"), proof=None)
+        certify(ProductStrategy((block,), "bad"), product.problem, noise="gaussian", proof=None)
 
 
 def test_constant_rows_stay_constant_on_the_grid():

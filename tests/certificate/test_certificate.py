@@ -10,8 +10,9 @@ import pytest
 import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError
-from hdmm_bf.certificate.dense import certify, disagreements, exact_sensitivity
+from hdmm_bf.certificate import certify, disagreements, exact_sensitivity
 from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies.records import CellStrategy
 from tests.support import instances
 
 
@@ -22,7 +23,8 @@ def made():
 
 def derive(made, **changes):
     given = {"integers": made.strategy.integers, "bits": made.strategy.bits, "weights": made.weights, **changes}
-    return certify(made.problem, noise="gaussian", kind="vertex", **given)
+    strategy = CellStrategy(given["integers"], given["bits"], "test")
+    return certify(strategy, made.problem, noise="gaussian", proof={"kind": "edges", "weights": given["weights"]})
 
 
 def exact_by_definition(integers, p, noise):
@@ -43,7 +45,9 @@ def test_the_sensitivity_of_integers_is_exact(p):
         integers = rng.integers(-top, top, size=(4, p.num_cells))
         integers[:, rng.integers(p.num_cells)] = integers[:, rng.integers(p.num_cells)]  # ties
         for noise in ("laplace", "gaussian"):
-            assert exact_sensitivity(integers, made, noise) == exact_by_definition(integers, p, noise)
+            assert exact_sensitivity(CellStrategy(integers, 0, "test"), made, noise) == exact_by_definition(
+                integers, p, noise
+            )
 
 
 def test_the_exact_sensitivity_tells_neighbours_of_one_unit_apart():
@@ -52,7 +56,7 @@ def test_the_exact_sensitivity_tells_neighbours_of_one_unit_apart():
     integers = np.array([[big, 0, 0, big], [0, 1, 0, 0]], dtype=np.int64)
     p = policy.from_edges([0, 1], [-1, 3], 4)
     made = Problem(workload.identity(4), p)
-    assert exact_sensitivity(integers, made, "gaussian") == big * big + 1
+    assert exact_sensitivity(CellStrategy(integers, 0, "test"), made, "gaussian") == big * big + 1
 
 
 def test_a_certificate_is_derived_from_the_integers_alone(made):
@@ -137,9 +141,10 @@ def test_inputs_out_of_shape_or_range_are_refused(made, change, words):
 
 def test_the_certificate_shares_no_code_with_the_search():
     """Also held by the layering test: no import of error, bounds or strategies."""
-    source = Path(sys.modules["hdmm_bf.certificate.dense"].__file__).read_text()
-    for name in ("strategies", "bounds", "laplacian", "_linalg"):
-        assert f"hdmm_bf.{name}" not in source
+    for name in ("dense", "products", "exact", "certificate"):
+        source = Path(sys.modules[f"hdmm_bf.certificate.{name}"].__file__).read_text()
+        for other in ("strategies.", "bounds", "problem.forms", "_linalg", "objectives"):
+            assert f"hdmm_bf.{other}" not in source.replace("hdmm_bf.strategies.records", "")
 
 
 @pytest.mark.parametrize("small", [2**13, 2**8, 1])
@@ -147,24 +152,22 @@ def test_the_error_of_a_light_query_is_not_understated(small):
     """W = diag(1, 1e-8): a strategy that measures the light cell badly pays for it, to the last digit."""
     W, integers = np.diag([1.0, 1e-8]), np.diag([2**40, small])
     made = Problem(workload.from_matrix(W), policy.unbounded(2))
-    derived = certify(made, noise="laplace", kind="vertex", integers=integers, bits=0, weights=np.array([0.5, 0.5]))
+    derived = certify(
+        CellStrategy(integers, 0, "test"),
+        made,
+        noise="laplace",
+        proof={"kind": "edges", "weights": np.array([0.5, 0.5])},
+    )
     true = float(2**80) * (1 / 2**80 + 1e-16 / small**2)
     assert derived.unit_error == pytest.approx(true, rel=1e-12)
 
 
 def test_an_error_below_the_proven_bound_is_a_contradiction(made, monkeypatch):
-    monkeypatch.setattr("hdmm_bf.certificate.dense._trace", lambda *arguments: 1e-9)
+    monkeypatch.setattr("hdmm_bf.certificate.dense._trace", lambda *arguments, **options: 1e-9)
     with pytest.raises(InputError, match="is below the proven bound.*cannot be trusted"):
         derive(made)
 
 
-def test_a_kind_that_is_neither_vertex_nor_edge_is_refused(made):
-    with pytest.raises(InputError, match="kind='row'"):
-        certify(
-            made.problem,
-            noise="gaussian",
-            kind="row",
-            integers=made.strategy.integers,
-            bits=made.strategy.bits,
-            weights=made.weights,
-        )
+def test_what_is_no_record_of_a_strategy_has_no_certificate(made):
+    with pytest.raises(TypeError, match="no certificate for ndarray"):
+        certify(made.strategy.matrix(), made.problem, noise="gaussian", proof=made.proof)

@@ -10,13 +10,12 @@ import pytest
 
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
-from hdmm_bf.certificate.dense import Certificate, certify, exact_sensitivity
+from hdmm_bf.certificate import Certificate, certify, exact_sensitivity
 from hdmm_bf.certificate.exact import GRID_BITS, INTEGER_LIMIT, block_sensitivity, dense_sensitivity, row_weight
-from hdmm_bf.certificate.products import certify_blocks
 from hdmm_bf.problem.product import as_product
-from hdmm_bf.release.block_release import row_scales
-from hdmm_bf.strategies import Strategy
-from hdmm_bf.strategies.blocks import BlockStrategy, from_factors, from_integers
+from hdmm_bf.release.products import row_scales
+from hdmm_bf.strategies.blocks import from_factors, from_integers
+from hdmm_bf.strategies.records import CellStrategy, ProductStrategy
 
 NOISES = ("gaussian", "laplace")
 
@@ -58,8 +57,9 @@ def test_one_unit_in_the_last_place_of_one_of_many_equal_edges_counts(noise):
 def test_half_a_million_tied_edges_take_no_loop_in_python():
     """A loop of Python over ties took minutes; entries of one size make every edge of a complete graph tie."""
     problem = bf.Problem(bf.workload.parse("identity:700"), bf.policy.parse("bounded:700"))
-    assert exact_sensitivity(np.eye(700, dtype=np.int64), problem, "gaussian") == 2
-    assert exact_sensitivity(np.eye(700, dtype=np.int64), problem, "laplace") == 2
+    strategy = CellStrategy(np.eye(700, dtype=np.int64), 0, "identity")
+    assert exact_sensitivity(strategy, problem, "gaussian") == 2
+    assert exact_sensitivity(strategy, problem, "laplace") == 2
 
 
 def brute_blocks(edges, sizes, blocks, noise):
@@ -149,7 +149,7 @@ def forged(terms):
     product = as_product(bf.Problem(bf.workload.parse("marginals:" + "x".join(map(str, sizes)) + ":1"), policy))
     assert product is not None
     own = from_factors([np.eye(2)] * 2 + [np.ones((1, 2))] * 10, np.full((1,) * 12, 1e20))
-    return product, BlockStrategy((own, dataclasses.replace(inert_block(12), terms=terms)), "forged")
+    return product, ProductStrategy((own, dataclasses.replace(inert_block(12), terms=terms)), "forged")
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -161,10 +161,10 @@ def test_an_inert_block_does_not_remove_an_edge_from_the_sensitivity(noise):
 
 @pytest.mark.parametrize("terms", [(), (99,), (-1,)])
 def test_blocks_that_answer_no_term_are_refused(terms):
-    """Quotes certify_blocks: every block answers some term."""
+    """Quotes certify: every block answers some term."""
     product, strategy = forged(terms)
     with pytest.raises(InputError, match="terms of the workload"):
-        certify_blocks(product, noise="gaussian", strategy=strategy, proof=None)
+        certify(strategy, product.problem, noise="gaussian", proof=None)
 
 
 def test_the_smallest_integer_of_64_bits_is_no_entry_of_a_factor():
@@ -172,7 +172,7 @@ def test_the_smallest_integer_of_64_bits_is_no_entry_of_a_factor():
     product = as_product(bf.Problem(bf.workload.parse("identity:2x2"), bf.policy.parse("unbounded:2x2")))
     block = from_integers((np.array([[1, -(2**63)], [0, 1]]), np.eye(2, dtype=np.int64)), (0, 0), np.ones((1, 1)))
     with pytest.raises(InputError, match="does not fit the domain"):
-        certify_blocks(product, noise="gaussian", strategy=BlockStrategy((block,), "bad"), proof=None)
+        certify(ProductStrategy((block,), "bad"), product.problem, noise="gaussian", proof=None)
 
 
 NUMBERS = [f.name for f in dataclasses.fields(Certificate) if f.name != "noise"]
@@ -207,10 +207,10 @@ def test_a_gap_without_a_bound_is_infinite_and_with_one_it_is_not():
     ],
 )
 def test_a_strategy_that_replaces_the_certified_one_is_not_released(workload, policy, options, factor):
-    """Quotes carry_out: a plan that was made for another sensitivity is refused."""
+    """Quotes publish: a plan that was made for another sensitivity is refused."""
     fit = bf.fit(workload, policy, **options)
     own = fit.strategy
-    other = dataclasses.replace(fit, strategy=Strategy(own.kind, own.integers * factor, own.bits, own.family))
+    other = dataclasses.replace(fit, strategy=dataclasses.replace(own, integers=own.integers * factor))
     budget = {"epsilon": 1.0} if fit.noise == "laplace" else {"rho": 0.5}
     with pytest.raises(InputError, match="has another sensitivity than its certificate"):
         bf.release(other, np.ones(6, dtype=np.int64), **budget)
@@ -218,10 +218,10 @@ def test_a_strategy_that_replaces_the_certified_one_is_not_released(workload, po
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_blocks_that_replace_the_certified_ones_are_not_released(noise):
-    """Quotes release_blocks: a plan that was made for another sensitivity is refused."""
+    """Quotes publish: a plan that was made for another sensitivity is refused."""
     fit = bf.fit("identity:3x2", "unbounded:3x2", noise=noise, family="kronecker", max_seconds=2.0)
     louder = tuple(dataclasses.replace(block, precisions=block.precisions * 1e6) for block in fit.strategy.blocks)
-    other = dataclasses.replace(fit, strategy=BlockStrategy(louder, "forged"))
+    other = dataclasses.replace(fit, strategy=ProductStrategy(louder, "forged"))
     budget = {"epsilon": 1.0} if noise == "laplace" else {"rho": 0.5}
     with pytest.raises(InputError, match="has another sensitivity than its certificate"):
         bf.release(other, np.ones(6, dtype=np.int64), **budget)
@@ -254,10 +254,10 @@ def test_a_sensitivity_that_no_noise_covers_is_refused_in_a_sentence():
     problem = bf.Problem(bf.workload.parse("identity:2x2"), bf.policy.parse("unbounded:2x2"))
     block = from_integers((np.full((1, 2), 2**51),) * 2, (0, 0), np.full((1, 1), 1e60))
     product = as_product(problem)
-    strategy = BlockStrategy((block,), "bad")
+    strategy = ProductStrategy((block,), "bad")
     assert block_sensitivity(product.edges, strategy.blocks, "gaussian").bit_length() > 400
     with pytest.raises(InputError):
-        certify_blocks(product, noise="gaussian", strategy=strategy, proof=None)
+        certify(strategy, product.problem, noise="gaussian", proof=None)
 
 
 @pytest.mark.parametrize("count", [1407, 1408, 2**40, 2**53])
@@ -265,10 +265,8 @@ def test_whether_a_release_is_refused_does_not_depend_on_a_count(count):
     """An entry of 2^51 put the border of 64 bits between 1407 and 1408 records of a cell, before anything was paid."""
     fit = bf.fit("identity:5", "bounded:5", noise="laplace", max_steps=1)
     integers = np.vstack([fit.strategy.integers, 2**51 * np.eye(5, dtype=np.int64)[:1]])
-    strategy = Strategy("vertex", integers, fit.strategy.bits, "forged")
-    certificate = certify(
-        fit.problem, noise="laplace", kind="vertex", integers=integers, bits=strategy.bits, weights=fit.weights
-    )
+    strategy = CellStrategy(integers, fit.strategy.bits, "forged")
+    certificate = certify(strategy, fit.problem, noise="laplace", proof=fit.proof)
     loud = dataclasses.replace(fit, strategy=strategy, certificate=certificate)
     out = bf.release(loud, np.array([count, 0, 0, 0, 0]), epsilon=0.1)
     assert np.all(np.isfinite(out.answers))
@@ -276,13 +274,13 @@ def test_whether_a_release_is_refused_does_not_depend_on_a_count(count):
 
 def test_blocks_beyond_64_bits_are_measured_exactly():
     from hdmm_bf.data.tables import Histogram
-    from hdmm_bf.release.block_recovery import BlockRecovery
+    from hdmm_bf.release.products import ProductRecovery
 
     product = as_product(bf.Problem(bf.workload.parse("identity:2x2"), bf.policy.parse("unbounded:2x2")))
     factors = (np.array([[2**40, 3], [5, -(2**45)]]), np.array([[2**30, 1], [-1, 2**31]]))
-    strategy = BlockStrategy((from_integers(factors, (0, 0), np.ones((1, 1))),), "large")
+    strategy = ProductStrategy((from_integers(factors, (0, 0), np.ones((1, 1))),), "large")
     table = np.array([[2**50, 7], [11, 2**52]])
-    (measured,) = BlockRecovery(product, strategy).measure(Histogram(table), room=[0])
+    (measured,) = ProductRecovery(product.problem, strategy).exact_answers(Histogram(table), room=[0])
     for i, j in np.ndindex(2, 2):
         exact = sum(int(factors[0][i, a]) * int(factors[1][j, b]) * int(table[a, b]) for a, b in np.ndindex(2, 2))
         assert measured[i, j] == exact

@@ -8,9 +8,9 @@ import pytest
 
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
+from hdmm_bf.data.checked import checked_counts
 from hdmm_bf.data.counts import read_counts
 from hdmm_bf.domain import Domain
-from hdmm_bf.release.dense import checked_counts
 from tests.support.array_files import npy, saved
 from tests.support.mistakes import PEOPLE, THREE_PARTS, _as_users_run_it, only_text  # noqa: F401
 

@@ -199,7 +199,7 @@ def test_mistakes_are_explained(call, words, monkeypatch):
 def test_representations_say_what_matters():
     made = bf.fit("prefix:8", "line:8")
     assert repr(made).startswith("Fit(prefix:8 under line:8, gaussian, unit error 7")
-    assert repr(made.strategy).startswith("Strategy(gaussian, vertex, 7 x 8")
+    assert repr(made.strategy).startswith("CellStrategy(gaussian, 7 x 8")
 
 
 LIGHT = {

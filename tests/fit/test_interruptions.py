@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 import hdmm_bf as bf
-from hdmm_bf.bundle import dense as bundle
+from hdmm_bf.bundle import bundle
 from hdmm_bf.cli import app
-from hdmm_bf.fit import dense, product, stored
+from hdmm_bf.fit import certified, dense, loading
 from hdmm_bf.strategies import Progress, limits, search
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def check_end(code, stdout, stderr, folder):
     if stdout:
         assert json.loads(stdout)["bundle"] == "kept.bf"
         assert [path.name for path in folder.iterdir()] == ["kept.bf"]
-        assert stored.check(folder / "kept.bf")[1] == []
+        assert loading.check(folder / "kept.bf")[1] == []
     else:
         assert "hdmm-bf: interrupted before the result was complete." in stderr
         assert "Traceback" not in stderr
@@ -108,10 +108,10 @@ def pressing(function):
 @pytest.mark.parametrize(
     ("module", "name", "given"),
     [
-        (dense, "certify", ["-w", "prefix:16", "-g", "threshold:16:2"]),
-        (dense, "certify", ["-w", "prefix:8", "-g", "line:8", "--noise", "laplace", "--max-steps", "3"]),
-        (product, "certify_blocks", ["-w", "all-range:4x4", "-g", "threshold:4x4:1", "--family", "bases"]),
-        (product, "certify_blocks", ["-w", "marginals:3x4:1", "-g", "sensitive:3x4:0", "--family", "marginals"]),
+        (certified, "certify", ["-w", "prefix:16", "-g", "threshold:16:2"]),
+        (certified, "certify", ["-w", "prefix:8", "-g", "line:8", "--noise", "laplace", "--max-steps", "3"]),
+        (certified, "certify", ["-w", "all-range:4x4", "-g", "threshold:4x4:1", "--family", "bases"]),
+        (certified, "certify", ["-w", "marginals:3x4:1", "-g", "sensitive:3x4:0", "--family", "marginals"]),
         (bundle, "write_folder", ["-w", "prefix:16", "-g", "threshold:16:2", "-o", "named.bf"]),
     ],
 )
@@ -208,9 +208,9 @@ def test_an_interrupted_release_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     bf.fit("prefix:4", "line:4").save("p.bf")
     (tmp_path / "x.csv").write_text("1\n2\n3\n4\n")
-    from hdmm_bf.release import dense as release
+    from hdmm_bf.release import matrices
 
-    monkeypatch.setattr(release, "checked_counts", pressing(release.checked_counts))
+    monkeypatch.setattr(matrices, "checked_counts", pressing(matrices.checked_counts))
     given = ["release", "p.bf", "-d", "x.csv", "--epsilon", "1", "--delta", "1e-6", "-o", "a.csv"]
     result = CliRunner().invoke(app, given, standalone_mode=False)
     assert isinstance(result.exception, BaseException)

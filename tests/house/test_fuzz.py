@@ -19,9 +19,11 @@ from scipy.sparse import csgraph
 
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
+from hdmm_bf.data.checked import checked_counts
 from hdmm_bf.data.counts import read_counts
-from hdmm_bf.release.dense import carry_out, checked_counts
+from hdmm_bf.problem.product import as_product
 from hdmm_bf.release.plan import plan
+from hdmm_bf.release.publish import publish
 from tests.support.array_files import saved
 from tests.support.command_line import call
 from tests.support.mistakes import PEOPLE, _as_users_run_it  # noqa: F401
@@ -109,7 +111,7 @@ def assert_true_blocks(fit):
 
 def own_queries(fit, block):
     """Queries that a block answers: all, or those of its terms."""
-    ends = np.cumsum([np.prod([f.shape[0] for f in term.factors]) for term in fit.product.terms])
+    ends = np.cumsum([np.prod([f.shape[0] for f in term.factors]) for term in as_product(fit.problem).terms])
     term = np.searchsorted(ends, np.arange(fit.problem.workload.num_queries), side="right")
     return np.ones(term.size, dtype=bool) if block.terms is None else np.isin(term, block.terms)
 
@@ -265,7 +267,7 @@ def fuzz_histograms(fit, folder, *, trials, seed):
             assert x.dtype == np.int64
             assert x.tolist() == independent(path), (trial, name)
             if accepted % 10 == 1:
-                assert np.all(np.isfinite(carry_out(settled, fit, x).answers))
+                assert np.all(np.isfinite(publish(settled, fit, x).answers))
         assert message.isprintable(), trial
         assert not re.search(r"\d{5}", message), (trial, message)
         assert os.listdir(folder) == [name], (trial, name)

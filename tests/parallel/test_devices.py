@@ -16,13 +16,14 @@ import hdmm_bf as bf
 from experiments.benchmarks import cluster
 from hdmm_bf.bounds.dense import GramRoot, gram_scale
 from hdmm_bf.fit.inputs import as_problem
+from hdmm_bf.objectives import losses
+from hdmm_bf.objectives.minimise import _minimise_on_device
 from hdmm_bf.parallel import devices as dv
+from hdmm_bf.parallel import losses as spread_losses
 from hdmm_bf.parallel import sharded
 from hdmm_bf.problem.forms import edge_forms
 from hdmm_bf.strategies import search
-from hdmm_bf.strategies import search as solver
 from hdmm_bf.strategies.gaussian import dense as gaussian
-from hdmm_bf.strategies.laplace import p_identity
 from tests.support.command_line import assert_one_sentence, run
 from tests.support.mistakes import assert_refused, table
 from tests.support.on_devices import problems, spd
@@ -241,9 +242,9 @@ def test_the_spread_loss_is_the_loss(mesh):
     V = spd(21, 1e2, rng)
     rows = rng.uniform(size=(4, 21))
     with jax.enable_x64(True):
-        constants = p_identity._on_mesh(V, mesh)
-        value, slope = jax.jit(jax.value_and_grad(p_identity.spread_loss(mesh)))(rows, *constants)
-        expected, slope_expected = jax.jit(jax.value_and_grad(p_identity.loss))(rows, V)
+        constants = spread_losses.gram_on(mesh, V)
+        value, slope = jax.jit(jax.value_and_grad(spread_losses.p_identity(mesh)))(rows, *constants)
+        expected, slope_expected = jax.jit(jax.value_and_grad(losses.p_identity))(rows, V)
     assert float(value) == pytest.approx(float(expected), rel=1e-13)
     np.testing.assert_allclose(slope, slope_expected, rtol=1e-10, atol=1e-13)
 
@@ -255,10 +256,10 @@ def test_the_spread_loss_descends_on_a_device_too(mesh):
     V = spd(16, 1e2, rng)
     rows = rng.uniform(size=(2, 16))
     with jax.enable_x64(True):
-        constants = p_identity._on_mesh(V, mesh)
-        start = float(p_identity.loss(rows, V))
-        value, found = solver._minimise_on_device(p_identity.spread_loss(mesh), rows, constants, 30)
-        assert float(p_identity.loss(found, V)) == pytest.approx(value, rel=1e-12)
+        constants = spread_losses.gram_on(mesh, V)
+        start = float(jax.jit(losses.p_identity)(rows, V))
+        value, found = _minimise_on_device(spread_losses.p_identity(mesh), rows, constants, 30)
+        assert float(jax.jit(losses.p_identity)(found, V)) == pytest.approx(value, rel=1e-12)
     assert value < start
 
 

@@ -10,7 +10,7 @@ import pytest
 import hdmm_bf as bf
 from hdmm_bf.fit.inputs import as_problem
 from hdmm_bf.parallel import workers as module
-from hdmm_bf.parallel.workers import Job, default_workers, side_by_side
+from hdmm_bf.parallel.workers import default_workers, side_by_side
 from hdmm_bf.strategies.laplace import portfolio
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +31,10 @@ def drafts(problem, floor, seed, steps):
     return [next(found) for _ in range(steps)]
 
 
+def job(problem, floor, seed):
+    return portfolio.job(problem, seed=seed, family=None, best=floor)
+
+
 def test_in_turn_the_sequence_is_ones_own_and_the_better_ones_of_others(problem, floor):
     """Quotes side_by_side: In turn, the sequence depends on the searches alone, not on the clock."""
     own, other = drafts(problem, floor, 0, 6), drafts(problem, floor, 7, 6)
@@ -40,7 +44,7 @@ def test_in_turn_the_sequence_is_ones_own_and_the_better_ones_of_others(problem,
         if theirs.error < best:
             best = theirs.error
             expected.append(best)
-    both = side_by_side(iter(own), [Job(problem, 7, None, floor)], in_turn=True)
+    both = side_by_side(iter(own), [job(problem, floor, 7)], in_turn=True)
     found = [next(both).error for _ in expected]
     both.close()
     np.testing.assert_allclose(found, expected, rtol=1e-6)
@@ -53,7 +57,7 @@ def test_ones_own_steps_are_all_there_and_processes_end_with_the_sequence(proble
     popen = subprocess.Popen
     monkeypatch.setattr(module.subprocess, "Popen", lambda *a, **k: started.append(popen(*a, **k)) or started[-1])
     own = drafts(problem, floor, 0, 8)
-    both = side_by_side(iter(own), [Job(problem, 7, None, floor), Job(problem, 8, None, floor)], in_turn=False)
+    both = side_by_side(iter(own), [job(problem, floor, 7), job(problem, floor, 8)], in_turn=False)
     found = [next(both) for _ in range(8)]
     mine = [draft for draft in found if any(draft is other for other in own)]
     assert [id(draft) for draft in mine] == [id(draft) for draft in own[: len(mine)]]
@@ -64,7 +68,7 @@ def test_ones_own_steps_are_all_there_and_processes_end_with_the_sequence(proble
 def test_a_process_that_dies_is_told_and_does_not_stop_the_search(problem, floor, monkeypatch):
     monkeypatch.setattr(module, "_COMMAND", "raise SystemExit(3)")
     own = drafts(problem, floor, 0, 3)
-    both = side_by_side(iter(own), [Job(problem, 7, None, floor)], in_turn=True)
+    both = side_by_side(iter(own), [job(problem, floor, 7)], in_turn=True)
     with pytest.warns(RuntimeWarning, match="ended before its time"):
         assert [draft.error for draft in both] == [draft.error for draft in own]
 

@@ -16,7 +16,7 @@ import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.noise import Sampler
-from hdmm_bf.strategies import Strategy
+from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy
 from tests.support.fits import shipped
 
 WRONG = 1e-6
@@ -31,13 +31,13 @@ X = np.array([5, 3, 8, 2])
 def prefix_sums(noise):
     """Three noisy prefix sums of four cells on a line; an edge moves one of them by 1."""
     problem = Problem(workload.all_range(4), policy.line(4))
-    return shipped(problem, Strategy("vertex", np.tril(np.ones((4, 4), dtype=np.int64))[:3] << 16, 16, "test"), noise)
+    return shipped(problem, CellStrategy(np.tril(np.ones((4, 4), dtype=np.int64))[:3] << 16, 16, "test"), noise)
 
 
 def cycle_edges():
     """Identity on the edges of a 4-cycle, x + P S^+ noise: an edge strategy off trees."""
     problem = Problem(workload.identity(4), policy.cycle(4))
-    return shipped(problem, Strategy("edge", np.eye(4, dtype=np.int64) << 16, 16, "test"))
+    return shipped(problem, EdgeStrategy(np.eye(4, dtype=np.int64) << 16, 16, "test"))
 
 
 def line_votes(estimates, step):
@@ -129,7 +129,7 @@ CASES = {
 
 
 def test_releases_of_neighbours_are_as_hard_to_tell_apart_as_claimed(monkeypatch):
-    """Quotes carry_out and release: the distributions of everything in the result differ by at most what was asked for.
+    """Quotes publish and release: the distributions of everything in the result differ by at most what was asked for.
 
     Voting when the noisy prefix sum passes its larger true value has the rates 1/2 and e^-epsilon / 2. The log of their
     ratio has a standard error of 0.040 for 2500 releases, and of 0.088 for 1500 with 0.4 of the noise. Clopper and

@@ -14,8 +14,8 @@ from hdmm_bf._checks import InputError
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release import exact
 from hdmm_bf.release.exact import ExactSums, WholeMatrix, exact_product
-from hdmm_bf.release.reconstruction import Reconstruction
-from hdmm_bf.strategies import Strategy
+from hdmm_bf.release.matrices import EdgeRecovery
+from hdmm_bf.strategies.records import EdgeStrategy
 from tests.support import oracles
 
 BOTTOM = -1
@@ -32,7 +32,7 @@ POLICIES = {
 
 
 def private_sum(made, kept, noise):
-    return ExactSums(made).private_sum(kept, noise)
+    return made.sums.private_sum(kept, noise)
 
 
 # ---------------------------------------------------------------- oracles, in fractions
@@ -88,7 +88,7 @@ def rounded(value, random_bits):
 
 
 def recovery(G, S, bits=16):
-    return Reconstruction(Problem(workload.identity(G.domain), G), Strategy("edge", S, bits, "test"))
+    return EdgeRecovery(Problem(workload.identity(G.domain), G), EdgeStrategy(S, bits, "test"))
 
 
 def published(monkeypatch, G, S, x, k, *, random_bits, bits=16):
@@ -191,7 +191,7 @@ def test_strategies_close_to_singular_are_refused(monkeypatch):
     with pytest.raises(InputError, match="too close to singular|without full column rank"):
         private_sum(made, np.zeros(2, dtype=np.int64), np.zeros(3, dtype=np.int64))
     with pytest.raises(InputError, match="too close to singular"):
-        exact._smallest_square(recovery(G, np.diag([4, 0, 4]), 0))
+        exact._smallest_square(recovery(G, np.diag([4, 0, 4]), 0).strategy)
 
 
 def test_sums_that_cannot_be_enclosed_are_refused_and_not_guessed(monkeypatch):
@@ -210,7 +210,7 @@ def test_the_smallest_square_is_never_above_the_smallest_eigenvalue(seed, shape)
     S[:, 1] = S[:, 0] + (rng.integers(-2, 3, shape[0]) if seed % 2 else 0 * S[:, 0]) + np.eye(shape[0], dtype=int)[1]
     G = policy.cycle(shape[1])
     try:
-        floor = exact._smallest_square(recovery(G, S))
+        floor = exact._smallest_square(recovery(G, S).strategy)
     except InputError:
         return
     rows = [

@@ -10,11 +10,10 @@ import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.release import dense as releases
-from hdmm_bf.release import intervals
-from hdmm_bf.release.dense import carry_out
+from hdmm_bf.release import intervals, matrices
 from hdmm_bf.release.intervals import laplace_bound, laplace_quantiles, normal_quantile
-from hdmm_bf.strategies import Strategy
+from hdmm_bf.release.publish import publish
+from hdmm_bf.strategies.records import CellStrategy
 from tests.support.fits import shipped
 
 LEVELS = [0.5, 0.8, 0.95, 0.99, 0.999]
@@ -132,7 +131,7 @@ def test_levels_that_are_no_probability_are_refused(level):
 def prefix_sums():
     problem = Problem(workload.all_range(6), policy.line(6))
     A = np.tril(np.ones((6, 6), dtype=np.int64))[:5] << 16
-    return shipped(problem, Strategy("vertex", A, 16, "test"))
+    return shipped(problem, CellStrategy(A, 16, "test"))
 
 
 COVERED = {
@@ -150,9 +149,9 @@ def test_intervals_cover_the_truth_as_often_as_they_say(name):
     settled = bf.plan(fit, **asked)
     x = np.arange(fit.problem.policy.num_cells) * 7
     truth = fit.problem.workload.matrix.mv(x)
-    low, high = carry_out(settled, fit, x).interval(level)
+    low, high = publish(settled, fit, x).interval(level)
     width = (high - low) / 2
-    errors = np.array([np.abs(carry_out(settled, fit, x).answers - truth) for _ in range(count)])
+    errors = np.array([np.abs(publish(settled, fit, x).answers - truth) for _ in range(count)])
     noisy = width > 1e-9  # the total of a line is public
     allowed = 5 * math.sqrt(level * (1 - level) / count)
     covered = np.mean(errors <= width + 1e-9, axis=0)
@@ -179,7 +178,7 @@ def test_too_many_coefficients_give_the_tail_bound_and_say_so(monkeypatch):
     out = bf.release(fit, [1] * 6, epsilon=1.0)
     assert out.interval_method() == "exact Laplace sums"
     exact = out.interval(0.9)
-    monkeypatch.setattr(releases, "_MOST_COEFFICIENTS", 30)
+    monkeypatch.setattr(matrices, "_MOST_COEFFICIENTS", 30)
     assert out.interval_method() == "tail bound"
     assert out.interval_method(1) == "exact Laplace sums"
     wide = out.interval(0.9)

@@ -13,7 +13,7 @@ from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release import postprocess as postprocessing
-from hdmm_bf.strategies import Strategy
+from hdmm_bf.strategies.records import CellStrategy
 from tests.support import oracles
 from tests.support.fits import shipped
 from tests.support.instances import given_policies, halves
@@ -109,7 +109,7 @@ def prefix_sums(cells):
     """Identity on the edges of a line: the noisy prefix sums, equal noise on each."""
     problem = Problem(workload.all_range(cells), policy.line(cells))
     A = np.tril(np.ones((cells, cells), dtype=np.int64))[:-1] << 16
-    return shipped(problem, Strategy("vertex", A, 16, "test"))
+    return shipped(problem, CellStrategy(A, 16, "test"))
 
 
 def test_isotonic_is_nonnegative_for_noisy_prefix_sums_on_a_line():

@@ -10,12 +10,13 @@ import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.release import dense as releases
+from hdmm_bf.release import matrices
 from hdmm_bf.release import plan as plans
-from hdmm_bf.release import publish
-from hdmm_bf.release.dense import Release, carry_out
+from hdmm_bf.release import publish as publishing
 from hdmm_bf.release.noise import Sampler
-from hdmm_bf.strategies import Strategy
+from hdmm_bf.release.publish import publish
+from hdmm_bf.release.release import Release
+from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy
 from tests.support.fits import shipped
 
 COUNT = 987654321
@@ -57,7 +58,7 @@ def no_data(monkeypatch):
     def read(problem, counts):
         raise AssertionError("the data were read")
 
-    monkeypatch.setattr(releases, "checked_counts", read)
+    monkeypatch.setattr(matrices, "checked_counts", read)
 
 
 @pytest.mark.parametrize("wrong", [{}, {"epsilon": -1.0}, {"epsilon": 1.0, "delta": 0.1}, {"rho": 1.0}])
@@ -92,9 +93,9 @@ def test_the_steps_of_a_release_come_in_the_stated_order(laplace, tmp_path, monk
 
         monkeypatch.setattr(module, name, run)
 
-    watched(publish, "plan", "plan")
-    watched(releases, "checked_counts", "data")
-    watched(releases, "exact_product", "product")
+    watched(publishing, "plan", "plan")
+    watched(matrices, "checked_counts", "data")
+    watched(matrices, "exact_product", "product")
     watched(type(account.ledger), "spend", "spend")
     watched(Sampler, "draw", "noise")
     bf.release(laplace, [1, 2, 3, 4], epsilon=1.0, account=account)
@@ -245,14 +246,14 @@ def star_hierarchy():
     """Laplace noise on a vertex strategy of more rows than cells: the cells, and sums of four."""
     problem = Problem(workload.identity(160), policy.unbounded(160))
     A = np.vstack([np.eye(160), np.kron(np.eye(40), np.ones(4))]).astype(np.int64) << 16
-    return shipped(problem, Strategy("vertex", A, 16, "test"))
+    return shipped(problem, CellStrategy(A, 16, "test"))
 
 
 def cycle_edges(noise):
     """Identity on the edges of a cycle: an edge strategy off trees."""
     problem = Problem(workload.identity(160), policy.cycle(160))
     S = np.eye(160, dtype=np.int64) << 16
-    return shipped(problem, Strategy("edge", S, 16, "test"), noise)
+    return shipped(problem, EdgeStrategy(S, 16, "test"), noise)
 
 
 SIMULATED = {
@@ -289,7 +290,7 @@ def test_simulated_errors_are_those_of_the_plan(name):
     settled = bf.plan(fit, **asked)
     x = np.random.default_rng(0).integers(0, 100, fit.problem.policy.num_cells)
     truth = fit.problem.workload.matrix.mv(x)
-    errors = np.array([carry_out(settled, fit, x).answers - truth for _ in range(releases_made)])
+    errors = np.array([publish(settled, fit, x).answers - truth for _ in range(releases_made)])
 
     B = noise_to_answers(fit)
     M, variance = B.T @ B, settled.stddev**2
@@ -302,7 +303,7 @@ def test_simulated_errors_are_those_of_the_plan(name):
     for wrong in (0.95, 1.05):
         assert abs(total - wrong * settled.expected_error) > standard_error
 
-    stddev = carry_out(settled, fit, x).stddev
+    stddev = publish(settled, fit, x).stddev
     assert stddev == pytest.approx(np.sqrt(variance * (B**2).sum(axis=1)), rel=1e-6)
     assert np.all(np.abs(errors.mean(axis=0)) < 5 * stddev / math.sqrt(releases_made))
     assert not np.all(np.abs(errors.mean(axis=0) + 0.5 * stddev) < 5 * stddev / math.sqrt(releases_made))
@@ -341,7 +342,7 @@ def test_bad_counts_are_refused_without_showing_any(laplace, counts, message):
 def test_totals_that_leave_64_bits_are_refused(on_edges):
     cells = 520
     problem = Problem(workload.from_matrix(np.zeros((1, cells))), policy.empty(cells))
-    fit = shipped(problem, Strategy("vertex", np.zeros((0, cells), dtype=np.int64), 16, "public"))
+    fit = shipped(problem, CellStrategy(np.zeros((0, cells), dtype=np.int64), 16, "public"))
     with pytest.raises(InputError, match="have a total that does not fit"):
         bf.release(fit, np.full(cells, 2**53), epsilon=1.0)
 
@@ -398,7 +399,8 @@ def test_certified_integers_cannot_be_changed(laplace):
 def test_a_release_holds_no_data(laplace):
     """Quotes Release: Everything in it may be published. Its fields are the problem, the plan, and released numbers."""
     names = {field.name for field in dataclasses.fields(Release)}
-    assert names == {"problem", "plan", "answers", "estimate", "totals", "recovery"}
+    assert names == {"problem", "plan", "measured", "recovery"}
+    assert bf.release(laplace, [1, 2, 3, 4], epsilon=1.0).measured._fields == ("estimate", "totals")
 
 
 def test_answers_of_other_queries_are_given_where_the_strategy_measures_them():

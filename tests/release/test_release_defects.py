@@ -12,8 +12,8 @@ from hdmm_bf._checks import InputError
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release import plan as plans
 from hdmm_bf.release import privacy
-from hdmm_bf.release.dense import carry_out
-from hdmm_bf.strategies import Strategy
+from hdmm_bf.release.publish import publish
+from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy
 from tests.support.fits import shipped
 
 COUNT = 987654321
@@ -80,17 +80,17 @@ def test_an_epsilon_too_large_for_the_conversion_is_refused_in_words(gaussian, e
 
 def test_a_plan_is_not_carried_out_on_another_strategy(laplace):
     """The noise of a plan is calibrated to one strategy; on ten times that strategy it would lose ten epsilon."""
-    tenfold = Strategy("vertex", 10 * laplace.strategy.integers, laplace.strategy.bits, "test")
+    tenfold = CellStrategy(10 * laplace.strategy.integers, laplace.strategy.bits, "test")
     other = shipped(laplace.problem, tenfold)
     assert other.certificate.sensitivity_exact == 10 * laplace.certificate.sensitivity_exact
     with pytest.raises((InputError, AssertionError)):
-        carry_out(bf.plan(laplace, epsilon=1.0), other, [1, 2, 3, 4])
+        publish(bf.plan(laplace, epsilon=1.0), other, [1, 2, 3, 4])
 
 
 def test_strategies_with_columns_for_cells_given_up_answer_without_bias(tmp_path):
     """A bundle may hold such a strategy: identity over all cells of a line, the given-up one included."""
     problem = Problem(workload.identity(3), policy.line(3))
-    fit = shipped(problem, Strategy("vertex", np.eye(3, dtype=np.int64) << 16, 16, "identity"))
+    fit = shipped(problem, CellStrategy(np.eye(3, dtype=np.int64) << 16, 16, "identity"))
     loaded = bf.load(fit.save(tmp_path / "bundle"))
     assert bf.release(loaded, [5, 6, 700], epsilon=1e6).estimate == pytest.approx([5, 6, 700], abs=0.01)
 
@@ -99,7 +99,7 @@ def prefix_sums(cells):
     """Identity on the edges of a line; the isotonic prefix sums are then the exact nearest histogram."""
     problem = Problem(workload.identity(cells), policy.line(cells))
     A = np.tril(np.ones((cells, cells), dtype=np.int64))[:-1] << 16
-    return shipped(problem, Strategy("vertex", A, 16, "test"))
+    return shipped(problem, CellStrategy(A, 16, "test"))
 
 
 @pytest.mark.parametrize(("cells", "heaviest"), [(64, 10**8), (256, 1), (512, 1)])
@@ -120,7 +120,7 @@ def test_a_strategy_that_cannot_be_run_exactly_is_refused_before_anything_is_spe
     """Whether S is too close to singular does not depend on data or noise, so it need not cost a release."""
     S = np.array([[2**48, 2**48 + 1, 0], [2**48, 2**48 - 1, 0], [0, 0, 1]])
     problem = Problem(workload.from_matrix(np.zeros((1, 3))), policy.cycle(3))
-    fit = shipped(problem, Strategy("edge", S, 0, "test"))
+    fit = shipped(problem, EdgeStrategy(S, 0, "test"))
     ledger = bf.Ledger(tmp_path / "ledger.db", epsilon=1.0, new=True)
     with pytest.raises(InputError, match="singular|full column rank"):
         bf.release(fit, [1, 2, 3], epsilon=1.0, account=ledger.account("data"))

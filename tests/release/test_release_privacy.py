@@ -22,8 +22,9 @@ from hdmm_bf.problem.transform import Problem, to_edges
 from hdmm_bf.release import exact
 from hdmm_bf.release.noise import Sampler
 from hdmm_bf.release.privacy import zcdp_epsilon
-from hdmm_bf.strategies import Strategy, from_draft
+from hdmm_bf.strategies import from_draft
 from hdmm_bf.strategies.laplace import portfolio
+from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy
 from tests.support import oracles
 from tests.support.fits import shipped
 from tests.support.instances import given_policies, halves, random_tree
@@ -201,7 +202,7 @@ def test_strategies_without_full_column_rank_are_private_and_answer_what_they_su
     G = policy.unbounded(3)
     problem = Problem(workload.from_matrix(np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 2.0]])), G)
     for noise in ("laplace", "gaussian"):
-        fit = shipped(problem, Strategy("vertex", np.array([[1, 1, 0], [0, 0, 3]]) << 18, 18, "test"), noise)
+        fit = shipped(problem, CellStrategy(np.array([[1, 1, 0], [0, 0, 3]]) << 18, 18, "test"), noise)
         check_loss(fit)
         check_neighbours_shift_the_noise(fit)
         out = bf.release(fit, [4, 5, 6], **({"epsilon": 1e7} if noise == "laplace" else {"rho": 1e7}))
@@ -245,7 +246,7 @@ def test_raw_answers_of_an_edge_strategy_on_a_cycle_would_break_the_claim():
     """
     fit = shipped(
         Problem(workload.identity(6), policy.cycle(6)),
-        Strategy("edge", np.eye(6, dtype=np.int64) << 16, 16, "identity on edges"),
+        EdgeStrategy(np.eye(6, dtype=np.int64) << 16, 16, "identity on edges"),
     )
     settled = bf.plan(fit, epsilon=0.7)
     check_loss(fit)
@@ -263,7 +264,7 @@ def test_edge_strategies_without_full_column_rank_are_refused_before_anything_is
     problem = Problem(workload.from_matrix(np.zeros((1, 4))), policy.cycle(4))
     ledger = bf.Ledger(tmp_path / "ledger.db", epsilon=1.0, new=True)
     with pytest.raises(bf.InputError, match="edge strategy without full column rank"):
-        bf.release(shipped(problem, Strategy("edge", S, 16, "test")), [1] * 4, epsilon=1.0, account=ledger.account("d"))
+        bf.release(shipped(problem, EdgeStrategy(S, 16, "test")), [1] * 4, epsilon=1.0, account=ledger.account("d"))
     assert ledger.entries() == []
 
 

@@ -11,12 +11,12 @@ import pytest
 import hdmm_bf as bf
 from hdmm_bf.fit import reserve
 from hdmm_bf.fit.inputs import as_problem
-from hdmm_bf.fit.options import Asked
+from hdmm_bf.fit.options import FitOptions
+from hdmm_bf.objectives.minimise import descend, minimise
 from hdmm_bf.problem.product import as_product
 from hdmm_bf.strategies import Progress, limits, search
 from hdmm_bf.strategies.gaussian import bases
 from hdmm_bf.strategies.laplace import portfolio
-from hdmm_bf.strategies.search import descend, minimise
 
 
 class Turned:
@@ -133,12 +133,12 @@ def test_a_start_is_kept_however_short_the_time(clock):
 
 
 def test_the_search_leaves_the_predicted_time_of_the_certificate_over():
-    asked = Asked(max_seconds=10.0, origin=100.0)
+    asked = FitOptions(max_seconds=10.0, origin=100.0)
     assert asked.until(2.5) == 107.5
     assert asked.until(30.0) == 105.0, "where the certificate alone takes longer, the search gets half"
-    assert Asked(origin=1.0).until(5.0) == math.inf
+    assert FitOptions(origin=1.0).until(5.0) == math.inf
     with limits.counting_from(7.0):
-        assert Asked(max_seconds=10.0).until(2.5) == 14.5, "a command counts from its call"
+        assert FitOptions(max_seconds=10.0).until(2.5) == 14.5, "a command counts from its call"
 
 
 def test_the_predicted_time_of_a_certificate_grows_with_the_cube_of_its_matrix(monkeypatch):

@@ -18,7 +18,7 @@ WIDTH = 80
 
 
 def run(*arguments, cwd=None):
-    """Run `hdmm-bf` in a process of its own: for what a process alone can show, because each takes a second to start."""
+    """Run `hdmm-bf` in a process of its own, a second each: for what a process alone can show."""
     return subprocess.run(
         [sys.executable, "-m", "hdmm_bf", *arguments],
         capture_output=True,

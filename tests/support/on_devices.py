@@ -51,8 +51,8 @@ def looked_into(devices):
     """Return what the kernel of the first problem holds and how it was compiled."""
     from hdmm_bf.fit.inputs import as_problem
     from hdmm_bf.parallel import devices as dv
+    from hdmm_bf.parallel import losses
     from hdmm_bf.strategies.gaussian import dense as gaussian
-    from hdmm_bf.strategies.laplace import p_identity
 
     mesh = dv.as_mesh(devices, None)
     matrices = gaussian.on_devices(as_problem("all-range:64", "threshold:64:4"), mesh, gap=1e-3).matrices
@@ -60,7 +60,7 @@ def looked_into(devices):
     held = [*matrices.constants, point.X, point.L, point.root, point.inverse]
     sizes = [[shard.data.nbytes for shard in array.addressable_shards] for array in held]
     compiled = matrices.compiled()
-    _, V = p_identity._on_mesh(np.eye(64), mesh)
+    _, V = losses.gram_on(mesh, np.eye(64))
     return {
         f"{devices} edge shards": np.array([shard.data.nbytes for shard in V.addressable_shards]),
         f"{devices} shards": np.array(sizes),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from functools import singledispatch
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -13,8 +14,10 @@ import scipy.sparse as sp
 
 from hdmm_bf._checks import fail
 from hdmm_bf._types import RealMatrix
-from hdmm_bf.fit import Fit, ProductFit
+from hdmm_bf.fit import Fit
+from hdmm_bf.problem.product import product_view
 from hdmm_bf.report.export.files import parquet_bytes, write_file
+from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy
 
 Format: TypeAlias = Literal["npz", "csv", "mtx", "parquet", "json"]
 What: TypeAlias = Literal["strategy", "reconstruction"]
@@ -23,9 +26,7 @@ _DIGITS = 17
 """Significant digits that bring every float64 back exactly."""
 
 
-def write_matrix(
-    made: Fit | ProductFit, path: str | Path, *, kind: Format, what: What = "strategy", dense: bool = False
-) -> Path:
+def write_matrix(made: Fit, path: str | Path, *, kind: Format, what: What = "strategy", dense: bool = False) -> Path:
     """Write the strategy matrix, or W A^+, in the given format.
 
     Implicit strategies are written by their factors, in npz or json; with `dense`, as the matrix they stand for.
@@ -33,43 +34,53 @@ def write_matrix(
     Guarantees:
         Every format brings back the same numbers, bit by bit.
     """
-    if isinstance(made, ProductFit):
-        return _write_factors(made, path, kind=kind, what=what, dense=dense)
-    matrix = made.strategy.matrix() if what == "strategy" else made.reconstruction()
-    record: dict[str, Any] = {
+    return write_file(path, _BYTES[kind](*_written(made.strategy, made, kind=kind, what=what, dense=dense)))
+
+
+Written: TypeAlias = tuple[RealMatrix, dict[str, Any]]
+"""The matrix, for formats that hold nothing else, and all that npz and json hold."""
+
+
+@singledispatch
+def _written(strategy: Any, made: Fit, *, kind: Format, what: What, dense: bool) -> Written:
+    raise TypeError(f"no export of {type(strategy).__name__}")
+
+
+@_written.register
+def _(strategy: MatrixStrategy, made: Fit, *, kind: Format, what: What, dense: bool) -> Written:
+    matrix = strategy.matrix() if what == "strategy" else made.reconstruction()
+    return matrix, _record(made, matrix, strategy.kind, what)
+
+
+@_written.register
+def _(strategy: ProductStrategy, made: Fit, *, kind: Format, what: What, dense: bool) -> Written:
+    """Factors and precisions of every block, or the matrix they stand for."""
+    if what != "strategy":
+        advice = "Ask for the answers of a release instead."
+        raise fail("export", what, "an implicit strategy has no written-out reconstruction", advice)
+    if dense:
+        matrix = strategy.matrix()
+        return matrix, _record(made, matrix, "vertex", what)
+    if kind not in ("npz", "json"):
+        advice = "Use npz or json, or --dense for the matrix."
+        raise fail("export", f"format={kind!r}", "cannot hold the factors of an implicit strategy", advice)
+    record: dict[str, Any] = {"kind": strategy.kind, "sensitivity": made.certificate.sensitivity}
+    record["blocks"] = len(strategy.blocks)
+    for b, block in enumerate(strategy.blocks):
+        record[f"block{b}_precisions"] = np.where(np.isinf(block.precisions), -1.0, block.precisions)
+        record |= {f"block{b}_factor{i}": block.factor(i) for i in range(len(block.integers))}
+    record |= {f"edges{i}": edges for i, edges in enumerate(product_view(made.problem).edges)}
+    return np.empty((0, 0)), record
+
+
+def _record(made: Fit, matrix: RealMatrix, kind: str, what: What) -> dict[str, Any]:
+    return {
         what: matrix,
-        "kind": made.strategy.kind,
+        "kind": kind,
         "edges": made.problem.policy.edges,
         "sensitivity": made.certificate.sensitivity,
         "given_up": made.problem.grounding.given_up,
     }
-    return write_file(path, _BYTES[kind](matrix, record))
-
-
-def _write_factors(made: ProductFit, path: str | Path, *, kind: Format, what: What, dense: bool) -> Path:
-    """Write the factors and precisions of every block, or the matrix they stand for."""
-    if what != "strategy":
-        advice = "Ask for the answers of a release instead."
-        raise fail("export", what, "an implicit strategy has no written-out reconstruction", advice)
-    facts = {"kind": made.strategy.kind, "sensitivity": made.certificate.sensitivity}
-    if dense:
-        matrix = made.strategy.matrix()
-        return write_file(path, _BYTES[kind](matrix, _dense_record(made, matrix)))
-    if kind not in ("npz", "json"):
-        advice = "Use npz or json, or --dense for the matrix."
-        raise fail("export", f"format={kind!r}", "cannot hold the factors of an implicit strategy", advice)
-    record: dict[str, Any] = {**facts, "blocks": len(made.strategy.blocks)}
-    for b, block in enumerate(made.strategy.blocks):
-        record[f"block{b}_precisions"] = np.where(np.isinf(block.precisions), -1.0, block.precisions)
-        record |= {f"block{b}_factor{i}": block.factor(i) for i in range(len(block.integers))}
-    record |= {f"edges{i}": edges for i, edges in enumerate(made.product.edges)}
-    return write_file(path, _BYTES[kind](np.empty((0, 0)), record))
-
-
-def _dense_record(made: ProductFit, matrix: RealMatrix) -> dict[str, Any]:
-    policy, grounding = made.problem.policy, made.problem.grounding
-    facts = {"kind": "vertex", "sensitivity": made.certificate.sensitivity}
-    return {"strategy": matrix, "edges": policy.edges, "given_up": grounding.given_up, **facts}
 
 
 def _npz(matrix: RealMatrix, record: dict[str, Any]) -> bytes:

@@ -13,9 +13,8 @@ import numpy as np
 from hdmm_bf import __version__
 from hdmm_bf._checks import fail
 from hdmm_bf._display import plain, spreadsheet_cell, spreadsheet_note
-from hdmm_bf.release.block_release import BlockRelease
-from hdmm_bf.release.dense import Release
 from hdmm_bf.release.postprocess import Processed, processed_answers
+from hdmm_bf.release.release import Release
 from hdmm_bf.report.export.files import check_target, parquet_bytes, write_file
 from hdmm_bf.workload import Workload, identity
 
@@ -25,7 +24,7 @@ _NEEDS_QUOTES = re.compile(r"""[",#]|^\s|\s$""")  # '#' starts the notes
 
 
 def write_answers(
-    out: Release | BlockRelease,
+    out: Release,
     path: str | Path,
     *,
     level: float,
@@ -53,19 +52,16 @@ def write_answers(
         "high": high,
     }
     if processed is not None:
-        assert isinstance(out, Release), "others are not post-processed"
         columns["processed"] = processed_answers(out, asked, processed.estimate)
     notes = {**_notes(out, processed), "queries": asked.title, "interval": f"{100 * level:g} %, {method}"}
     return _write(path, columns, notes, {**out.summary(), "queries": asked.title, "level": level})
 
 
-def write_estimate(out: Release | BlockRelease, path: str | Path, *, processed: Processed | None = None) -> Path:
+def write_estimate(out: Release, path: str | Path, *, processed: Processed | None = None) -> Path:
     """Write the estimated histogram, one line a cell, as CSV, Parquet or JSON, by the file's suffix."""
     domain = out.problem.policy.domain
-    if isinstance(out, BlockRelease):
-        _, deviations = out.answer(identity(domain))
-    else:
-        deviations = out.plan.stddev * np.sqrt(np.diag(out.recovery.covariance))
+    out.recovery.check_estimate()
+    deviations = np.sqrt(out.recovery.variances(identity(domain), out.plan))
     columns: dict[str, Any] = {
         "cell": [domain.describe(i) for i in range(domain.num_cells)],
         "estimate": out.estimate,
@@ -76,7 +72,7 @@ def write_estimate(out: Release | BlockRelease, path: str | Path, *, processed: 
     return _write(path, columns, _notes(out, processed), out.summary())
 
 
-def _notes(out: Release | BlockRelease, processed: Processed | None) -> dict[str, str]:
+def _notes(out: Release, processed: Processed | None) -> dict[str, str]:
     """What a reader must know."""
     facts = out.summary()
     notes = {

@@ -12,12 +12,13 @@ import numpy as np
 from hdmm_bf._checks import fail
 from hdmm_bf._display import percent
 from hdmm_bf._types import AnyArray, IndexArray, RealVector
-from hdmm_bf.fit import Fit, ProductFit
+from hdmm_bf.fit import Fit
 from hdmm_bf.matrix import Kronecker, Matrix
 from hdmm_bf.release.plan import plan
 from hdmm_bf.release.privacy import noise_variance
 from hdmm_bf.report.plots import canvas
 from hdmm_bf.strategies import TracePoint
+from hdmm_bf.strategies.records import ProductStrategy
 from hdmm_bf.workload.ranges import AllRange, Boxes, Prefix
 
 _MOST, _MOST_OF_BLOCKS = 2**40, 5_000_000
@@ -38,7 +39,7 @@ _OTHERS = ((canvas.ORANGE, "--"), (canvas.PURPLE, "-."), (canvas.GREEN, ":"), (c
 
 
 def error_per_query(
-    fit: Fit | ProductFit,
+    fit: Fit,
     *,
     epsilon: float = 1.0,
     delta: float | None = None,
@@ -79,20 +80,24 @@ def error_per_query(
         return figure
 
 
-def can_draw(fit: Fit | ProductFit) -> bool:
+def _by_factors(fit: Fit) -> bool:
+    return fit.strategy.kind == ProductStrategy.kind
+
+
+def can_draw(fit: Fit) -> bool:
     """Whether the errors of single queries, or of a sample of them, can be computed in reasonable time."""
-    return fit.problem.workload.num_queries <= (_MOST_OF_BLOCKS if isinstance(fit, ProductFit) else _MOST)
+    return fit.problem.workload.num_queries <= (_MOST_OF_BLOCKS if _by_factors(fit) else _MOST)
 
 
-def _chosen(fit: Fit | ProductFit) -> IndexArray:
+def _chosen(fit: Fit) -> IndexArray:
     """Return all queries, or a sample that is always the same."""
     m, n = fit.problem.workload.num_queries, fit.problem.workload.num_cells
-    affordable = math.inf if isinstance(fit, ProductFit) else max(_LEAST_SAMPLE, _SAMPLE_WORK / n**2)
+    affordable = math.inf if _by_factors(fit) else max(_LEAST_SAMPLE, _SAMPLE_WORK / n**2)
     sample = int(min(_SAMPLE, affordable))
     return np.arange(m) if m <= sample else np.unique(np.random.default_rng(0).integers(0, m, sample))
 
 
-def _error_figure(fit: Fit | ProductFit, epsilon: float, delta: float | None, drawn: int) -> canvas.Figure:
+def _error_figure(fit: Fit, epsilon: float, delta: float | None, drawn: int) -> canvas.Figure:
     at = f"ε = {epsilon:g}" + ("" if delta is None else f", δ = {delta:g}")
     m = fit.problem.workload.num_queries
     some = "" if drawn == m else f"; {drawn} of {m} queries"
@@ -160,13 +165,13 @@ def _means(group: IndexArray, values: RealVector) -> RealVector:
     return np.asarray(np.bincount(group, weights=values) / np.bincount(group))
 
 
-def steps(fit: Fit | ProductFit) -> list[TracePoint]:
+def steps(fit: Fit) -> list[TracePoint]:
     """Return the steps of a search that can be drawn; a search that did not know its bound gets the proven one."""
     known = [p if p.bound > 0 else replace(p, bound=fit.bounds.lower) for p in fit.trace]
     return [p for p in known if math.isfinite(p.error) and p.error >= p.bound > 0]
 
 
-def convergence(fit: Fit | ProductFit) -> canvas.Figure:
+def convergence(fit: Fit) -> canvas.Figure:
     """Draw error and bound after every step of the search, and the proven gap between them."""
     points = steps(fit)
     if len(points) < 2:

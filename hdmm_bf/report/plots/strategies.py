@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
 from hdmm_bf._types import AnyArray, RealMatrix
-from hdmm_bf.fit import Fit, ProductFit
+from hdmm_bf.fit import Fit
 from hdmm_bf.report.plots import canvas
-from hdmm_bf.strategies.blocks import Block
+from hdmm_bf.strategies.records import Block, MatrixStrategy, ProductStrategy
 
 LARGEST_SIDE = 240
 """Rows and columns drawn; larger matrices are pooled."""
@@ -17,12 +18,17 @@ LARGEST_SIDE = 240
 _MOST_BLOCKS, _MOST_FACTORS = 3, 4
 
 
-def strategy_heatmap(fit: Fit | ProductFit) -> canvas.Figure:
+def strategy_heatmap(fit: Fit) -> canvas.Figure:
     """Draw the entries of the strategy; of a strategy of blocks the factors of the largest blocks, side by side."""
     with canvas.style():
         if fit.num_rows == 0:
             return _nothing()
-        return _blocks(fit) if isinstance(fit, ProductFit) else _dense(fit)
+        return _drawn(fit.strategy)
+
+
+@singledispatch
+def _drawn(strategy: Any) -> canvas.Figure:
+    raise TypeError(f"no picture of {type(strategy).__name__}")
 
 
 def _nothing() -> canvas.Figure:
@@ -33,14 +39,15 @@ def _nothing() -> canvas.Figure:
     return figure
 
 
-def _dense(fit: Fit) -> canvas.Figure:
-    A = fit.strategy.matrix()
+@_drawn.register
+def _(strategy: MatrixStrategy) -> canvas.Figure:
+    A = strategy.matrix()
     pooled, factor = _pooled(A)
     note = f"{A.shape[0]} measured queries, one a row" + (f"; a dot is {factor}" if factor else "")
     figure = canvas.new_figure("What is measured, with which weights?", height=4.4, note=note)
     axis = figure.subplots()
     shown = _heat(axis, pooled, A.shape)
-    axis.set_xlabel("cell" if fit.strategy.kind == "vertex" else "edge of the policy")
+    axis.set_xlabel("cell" if strategy.kind == "vertex" else "edge of the policy")
     axis.set_ylabel("measured query")
     bar = figure.colorbar(shown, ax=axis, shrink=0.8)
     bar.set_label("weight (largest = 1)", fontsize=9)
@@ -49,13 +56,14 @@ def _dense(fit: Fit) -> canvas.Figure:
     return figure
 
 
-def _blocks(fit: ProductFit) -> canvas.Figure:
-    blocks = sorted(fit.strategy.blocks, key=lambda block: -block.num_rows)[:_MOST_BLOCKS]
+@_drawn.register
+def _(strategy: ProductStrategy) -> canvas.Figure:
+    blocks = sorted(strategy.blocks, key=lambda block: -block.num_rows)[:_MOST_BLOCKS]
     columns = min(_MOST_FACTORS, max(len(block.integers) for block in blocks))
     figure = canvas.new_figure(
         "What is measured? Every product of one row from each.",
         height=1.0 + (1.9 if columns > 2 else 2.5) * len(blocks),
-        note=_blocks_note(fit, len(blocks), columns),
+        note=_blocks_note(strategy, len(blocks), columns),
     )
     axes = figure.subplots(len(blocks), columns, squeeze=False)
     for number, block in enumerate(blocks):
@@ -65,11 +73,11 @@ def _blocks(fit: ProductFit) -> canvas.Figure:
     return figure
 
 
-def _blocks_note(fit: ProductFit, blocks: int, columns: int) -> str:
-    attributes = len(fit.strategy.blocks[0].integers)
+def _blocks_note(strategy: ProductStrategy, blocks: int, columns: int) -> str:
+    attributes = len(strategy.blocks[0].integers)
     words = []
-    if blocks < len(fit.strategy.blocks):
-        words.append(f"the largest {blocks} of {len(fit.strategy.blocks)} blocks")
+    if blocks < len(strategy.blocks):
+        words.append(f"the largest {blocks} of {len(strategy.blocks)} blocks")
     if columns < attributes:
         words.append(f"the first {columns} of {attributes} attributes")
     return f"Drawn: {', '.join(words)}." if words else ""

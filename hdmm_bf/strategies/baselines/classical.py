@@ -15,8 +15,8 @@ import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
 from hdmm_bf._types import Norm, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf.objectives import limits
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies import limits
 from hdmm_bf.strategies.drafts import Draft, draft, edge_columns
 
 _LARGEST_ROWS = 20000

@@ -1,4 +1,11 @@
-"""Dual ascent on edge weights with Nesterov's method, for any family whose best member for given weights is known."""
+"""Dual ascent on edge weights: one for all families whose best member for given weights is known.
+
+    maximise f(mu)^2 over weights on the edges,       2 f(mu) = min over members X of tr(V X^-1) + sum_e mu_e d_e(X)
+
+d(X(mu)) is twice the gradient of f. The classical map mu <- mu d^2 is a gradient step on log mu; we run Nesterov's
+method with it, the exponent 2 replaced by the inverse of the curvature seen by the last secant, and drop the momentum
+when it points downhill. A family may offer to round its member: see `dense`.
+"""
 
 from __future__ import annotations
 
@@ -10,44 +17,118 @@ from typing import Generic, TypeVar, final
 import numpy as np
 
 from hdmm_bf._types import RealVector
-from hdmm_bf.strategies.gaussian.dense import LIGHTEST, OVERSHOT, Momentum
 from hdmm_bf.strategies.search import Progress
 
 Candidate = TypeVar("Candidate")
+
+LIGHTEST = -80.0
+"""Smallest log weight: e^-80 of the largest is as good as gone and still finds its way back."""
+
+_OVERSHOT = 0.5
+"""A bound below this share of the best one means that the last step went too far."""
+
+_FIRST_PRICE = 4.0
+_PATIENCE = 10
+"""Rounding is first tried when its first-order price is below four gaps. What it leaves falls like price^1.5
+to price^2 (measured), which tells when to try again; and it is tried at least every so many steps."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Point(Generic[Candidate]):
-    """The best member for given weights, before it is scaled to sensitivity 1."""
+    """The best member for given weights, before it is scaled to sensitivity 1.
+
+    Attributes:
+        root_sum: f(mu), rounded down where it is a proof; its square bounds the error of the family.
+        trace: the member's error at its own scale.
+        distances: its d_e, one per weight; the largest is the squared sensitivity.
+        candidate: the member.
+        rounded: makes a better member of it, if the family knows how, from the weights; returns its error too.
+    """
 
     root_sum: float
-    """f(mu), rounded down where it is a proof; its square bounds the error of the family."""
     trace: float
-    """The member's error at its own scale."""
     distances: RealVector
-    """Its d_e, one a weight; the largest is the squared sensitivity."""
     candidate: Candidate
+    rounded: Callable[[RealVector], tuple[float, Candidate]] | None = None
+
+
+class Momentum:
+    """Nesterov's method on log mu, with the step length from the last secant and restarts."""
+
+    def __init__(self, log_weights: RealVector) -> None:
+        self.reset(log_weights, power=2.0)
+
+    def reset(self, log_weights: RealVector, *, power: float) -> None:
+        """Start again from a point without momentum."""
+        self.at, self.stepped, self.age, self.power = log_weights, log_weights, 0, power
+        self.last: tuple[RealVector, RealVector] | None = None
+
+    def weights(self) -> RealVector:
+        """Return mu at the current point."""
+        self.at = np.maximum(self.at - self.at.max(), LIGHTEST)
+        mu = np.exp(self.at)
+        return np.asarray(mu / mu.sum())
+
+    def advance(self, mu: RealVector, excess: RealVector) -> None:
+        """Step along log(d / f), which is the gradient of log f in the metric of the weights."""
+        slope = np.log(np.maximum(excess, 1e-12))
+        share = mu * excess  # sums to one, because sum mu d = f
+        if self.last is not None:
+            self._adapt(share, self.at - self.last[0], slope - self.last[1])
+        self.last = (self.at, slope)
+        step = self.at + self.power * slope
+        if self.age and (share - mu) @ (step - self.stepped) < 0:
+            self.age = 0
+        self.at = step + self.age / (self.age + 3.0) * (step - self.stepped)
+        self.stepped, self.age = step, self.age + 1
+
+    def _adapt(self, share: RealVector, moved: RealVector, turned: RealVector) -> None:
+        weighed = share * turned  # covariances under the shares, in few passes over the edges
+        mean = weighed.sum()
+        bend, size = mean * (share @ moved) - weighed @ moved, weighed @ turned - mean * mean
+        if bend > 0 and size > 0:
+            self.power = max(1.5, min(2 * self.power, 0.7 * bend / size))
 
 
 def ascent(
-    evaluate: Callable[[RealVector], Point[Candidate]], start: RealVector
+    evaluate: Callable[[RealVector], Point[Candidate]],
+    start: RealVector,
+    *,
+    gap: float = 0.0,
+    scale: float = 1.0,
 ) -> Iterator[Progress[Candidate, RealVector]]:
-    """Yield error, bound, best member (not scaled) and weights, better and better."""
-    momentum = Momentum(np.log(np.maximum(start / start.max(), math.exp(LIGHTEST))))
-    bound, error, proof = 0.0, math.inf, start
-    best: Candidate | None = None
+    """Yield error, bound, member (not scaled) and weights of every step; the loop keeps the best of each.
+
+    Args:
+        evaluate: returns the best member for given weights.
+        start: weights to start from.
+        gap: the proven gap aimed at; it decides when rounding is worth its price.
+        scale: what errors and bounds are multiplied by.
+    """
+    momentum = Momentum(np.log(np.maximum(start, math.exp(LIGHTEST))))
+    best_bound, least_error, proof = 0.0, math.inf, start
+    waited, ready = 0, _FIRST_PRICE * gap
     while True:
         mu = momentum.weights()
         point = evaluate(mu)
         f, d = point.root_sum, point.distances
-        if f * f < OVERSHOT * bound:
+        if f * f < _OVERSHOT * best_bound:
             momentum.reset(np.log(np.maximum(proof, 1e-35)), power=1.5)
             continue
-        if f * f > bound:
-            bound, proof = f * f, mu
-        if point.trace * d.max() < error:
-            error, best = point.trace * float(d.max()), point.candidate
-        assert best is not None
-        yield Progress(error, bound, best, proof)
+        if f * f > best_bound:
+            best_bound, proof = f * f, mu
+        error, candidate = float(point.trace * d.max()), point.candidate
+        least_error = min(least_error, error)
+        if point.rounded is not None:
+            waited += 1
+            price = mu @ np.maximum(d / f - 1, 0)
+            if least_error > best_bound * (1 + gap) and (price < ready or waited > _PATIENCE):
+                waited = 0
+                value, X = point.rounded(mu)
+                ready = float(price) * math.sqrt(1.25 * gap / max(value / best_bound - 1, gap))
+                if value < error:
+                    error, candidate = value, X
+                    least_error = min(least_error, error)
+        yield Progress(float(error * scale), float(f * f * scale), candidate, mu)
         momentum.advance(mu, d / (mu @ d))

@@ -22,13 +22,15 @@ from hdmm_bf.bounds.products import Proof, product_svd_bound
 from hdmm_bf.bounds.products.invariant import gram_eigenvalues, unique_factors
 from hdmm_bf.bounds.products.publicity import has_public_totals, indicators
 from hdmm_bf.bounds.products.resizing import resized, resized_edges
+from hdmm_bf.objectives import limits
+from hdmm_bf.objectives.minimise import descend
 from hdmm_bf.problem.product import ProductProblem, Term
-from hdmm_bf.strategies import limits
 from hdmm_bf.strategies.gaussian.attribute import Attribute, Blocks
-from hdmm_bf.strategies.gaussian.family import Family, Member
+from hdmm_bf.strategies.gaussian.family import Bases, Member
 from hdmm_bf.strategies.gaussian.proofs import best_proof, special
 from hdmm_bf.strategies.gaussian.sketch import Found, Sketch
-from hdmm_bf.strategies.search import Callback, Progress, Status, descend, search
+from hdmm_bf.strategies.registry import Family
+from hdmm_bf.strategies.search import Callback, Progress, Status, search
 
 WHY = "several attributes with edges and general queries: a search over product bases, checked against a proven bound"
 
@@ -36,6 +38,9 @@ _COARSE_SIDE = 96
 _LARGE_SIDE = 400
 _SMALL, _TRIALS, _GROWTH = 48, 9, 2.5
 """Side of the grid on which weights of the bound are tried, how often, and by which power of the side time grows."""
+_TENSORS = 85
+"""Tensors over the cells that the search keeps, one for every correction of L-BFGS among them; from measured peaks on
+grids of side 64 to 1000."""
 _COARSE_SHARE = 0.6
 """Share of a time limit that coarse levels may use."""
 
@@ -68,7 +73,7 @@ def fit(
     svd = product_svd_bound(product)
     family = build(product)
     if not family.types or not np.any(_seen(family, product)):
-        return Found(_totals(product), 0.0, 0.0, svd, "bases", None, WHY, "exact", ())
+        return Found(_totals(product), 0.0, 0.0, svd, FAMILY.name, None, WHY, "exact")
     bound, proof, again = _proved(product)
     left = _search_seconds(max_seconds - (limits.now() - started), again)
     short: list[int] = []
@@ -77,7 +82,7 @@ def fit(
         found = search(members, gap=gap, max_iterations=max_steps, callback=callback)
     status: Status = "time limit" if short and found.status == "finished" else found.status
     sketch = to_sketch(family, found.best)
-    return Found((sketch,), found.error, bound, svd, "bases", proof, WHY, status, found.trace)
+    return Found((sketch,), found.error, bound, svd, FAMILY.name, proof, WHY, status)
 
 
 def _proved(product: ProductProblem) -> tuple[float | None, Proof | None, float]:
@@ -107,7 +112,7 @@ def _totals(product: ProductProblem) -> tuple[Sketch, ...]:
     return (Sketch(rows, np.full((1,) * len(rows), math.inf)),) if all(map(len, rows)) else ()
 
 
-def _seen(family: Family, product: ProductProblem) -> Bool[np.ndarray, ...]:
+def _seen(family: Bases, product: ProductProblem) -> Bool[np.ndarray, ...]:
     family.set(_start(family, product))
     return family.v > 0
 
@@ -142,7 +147,7 @@ def steps(
             out_of_time.append(side)
 
 
-def _improve(family: Family, flat: np.ndarray, schedule: Schedule, until: float) -> Iterator[Member]:
+def _improve(family: Bases, flat: np.ndarray, schedule: Schedule, until: float) -> Iterator[Member]:
     """Yield the best member so far after every power."""
     with limits.limited(until), la.threads_for(1 if max(family.shape) < _LARGE_SIDE else max(family.shape) ** 2):
         family.set(flat)
@@ -166,7 +171,7 @@ def _improve(family: Family, flat: np.ndarray, schedule: Schedule, until: float)
         yield best
 
 
-def _as_found(family: Family, both: np.ndarray, mu: np.ndarray) -> Member:
+def _as_found(family: Bases, both: np.ndarray, mu: np.ndarray) -> Member:
     """The member that descent itself ended at: at high powers it can beat the solved precisions."""
     M, W = family.precisions(both)
     largest = max(float(d.max()) for d in family.distances(M))
@@ -177,7 +182,7 @@ def _logs(M: np.ndarray) -> np.ndarray:
     return np.log(np.where(M > 0, M, 1.0)).ravel()
 
 
-def build(product: ProductProblem) -> Family:
+def build(product: ProductProblem) -> Bases:
     """Make the family of a problem; two equal attributes share one basis."""
     attributes, numbers = [], []
     for i in range(len(product.sizes)):
@@ -190,7 +195,7 @@ def build(product: ProductProblem) -> Family:
     if _are_equal(product, numbers):
         attributes[1] = attributes[0]
     squares = np.array([term.weight**2 for term in product.terms])
-    return Family(attributes, numbers, squares, _public(product))
+    return Bases(attributes, numbers, squares, _public(product))
 
 
 def _are_equal(product: ProductProblem, numbers: list[IndexArray]) -> bool:
@@ -221,11 +226,11 @@ def _public(product: ProductProblem) -> Bool[np.ndarray, ...]:
     return mask
 
 
-def _start(family: Family, product: ProductProblem) -> np.ndarray:
+def _start(family: Bases, product: ProductProblem) -> np.ndarray:
     return family.pack(_start_of(family, product))
 
 
-def _start_of(family: Family, product: ProductProblem) -> list[Blocks]:
+def _start_of(family: Bases, product: ProductProblem) -> list[Blocks]:
     """Start bases: a term's Gram matrix counts with its weight and the mean diagonals of its other factors."""
     found = []
     means = [
@@ -269,7 +274,7 @@ def coarser(product: ProductProblem) -> ProductProblem | None:
     return ProductProblem(product.problem, sizes, tuple(edges), tuple(terms))
 
 
-def transferred(family: Family, start: list[Blocks], coarse_start: list[Blocks], found: list[Blocks]) -> list[Blocks]:
+def transferred(family: Bases, start: list[Blocks], coarse_start: list[Blocks], found: list[Blocks]) -> list[Blocks]:
     """Carry bases to a finer level: the same coordinates in the start basis, new columns as they are there."""
     return [
         [
@@ -292,7 +297,7 @@ def _carried(fine: RealMatrix, coarse: RealMatrix, block: RealMatrix, kept: int)
     return np.asarray(fine @ full)
 
 
-def to_sketch(family: Family, member: Member) -> Sketch:
+def to_sketch(family: Bases, member: Member) -> Sketch:
     """Return a member as rows with largest entry 1."""
     family.set(member.flat)
     M = np.where(family.public, math.inf, member.M)
@@ -302,3 +307,6 @@ def to_sketch(family: Family, member: Member) -> Sketch:
         factors.append(np.ascontiguousarray((a.S / heights).T))
         M = M * (heights**2).reshape([-1 if k == axis else 1 for k in range(M.ndim)])
     return Sketch(tuple(factors), np.ascontiguousarray(M))
+
+
+FAMILY = Family(name="bases", noise="gaussian", structured=True, search=fit, tensors=_TENSORS)

@@ -7,21 +7,18 @@ import math
 from hdmm_bf._checks import fail, nearest
 from hdmm_bf.parallel.devices import Mesh
 from hdmm_bf.problem.product import ProductProblem
-from hdmm_bf.strategies.gaussian import bases, kronecker, marginals, sectors
 from hdmm_bf.strategies.gaussian.sketch import Found
+from hdmm_bf.strategies.registry import families, names
+from hdmm_bf.strategies.registry import family as find
 from hdmm_bf.strategies.search import Callback
 
-FAMILIES = ("marginals", "kronecker", "sectors", "bases")
+FAMILIES = names("gaussian", structured=True)
 """In the order in which they are tried: closed form, product of small optima, small exact parts, search."""
 
 
 def choose(product: ProductProblem) -> str:
     """Return the first family that fits."""
-    if marginals.applies(product):
-        return "marginals"
-    if kronecker.applies(product):
-        return "kronecker"
-    return "sectors" if sectors.applies(product) else "bases"
+    return next(family.name for family in families("gaussian", structured=True) if family.applies(product))
 
 
 def fit_product(
@@ -51,15 +48,12 @@ def fit_product(
     name = choose(product) if family is None else family
     if name not in FAMILIES:
         raise fail("fit", f"family={name!r}", "is not a family for product domains", nearest(name, FAMILIES))
-    applies = {"marginals": marginals.applies, "kronecker": kronecker.applies, "sectors": sectors.applies}
-    if name in applies and not applies[name](product):
+    chosen = find("gaussian", name)
+    if not chosen.applies(product):
         problem, advice = "does not fit this workload and policy", f"Use family={choose(product)!r}."
         raise fail("fit", f"family={name!r}", problem, advice)
-    if name == "marginals":
-        return marginals.fit(product)
-    if name == "kronecker":
-        return kronecker.fit(
-            product, gap=gap, max_seconds=max_seconds, callback=callback, mesh=mesh, max_steps=max_steps
-        )
-    searches = {"sectors": sectors.fit, "bases": bases.fit}
-    return searches[name](product, gap=gap, max_seconds=max_seconds, callback=callback, max_steps=max_steps)
+    spread = {"mesh": mesh} if chosen.spreads else {}
+    found: Found = chosen.search(
+        product, gap=gap, max_seconds=max_seconds, callback=callback, max_steps=max_steps, **spread
+    )
+    return found

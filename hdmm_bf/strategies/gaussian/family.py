@@ -19,9 +19,10 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from hdmm_bf._types import IndexArray, RealMatrix, RealVector
+from hdmm_bf.objectives.minimise import HOPELESS
 from hdmm_bf.strategies.gaussian.ascent import Point, ascent
 from hdmm_bf.strategies.gaussian.attribute import Attribute, Blocks
-from hdmm_bf.strategies.search import HOPELESS, search
+from hdmm_bf.strategies.search import search
 
 Tensor = Float64[np.ndarray, "..."]
 
@@ -36,7 +37,7 @@ class Member(NamedTuple):
 
 
 @final
-class Family:
+class Bases:
     """All members for one problem.
 
     Args:
@@ -126,7 +127,7 @@ class Family:
     def best_precisions(self, flat: RealVector, mu: RealVector, *, gap: float, steps: int) -> Member:
         """Return the best member with given bases, to a gap inside the family."""
         self.set(flat)
-        found = search(ascent(self.evaluate, mu), gap=gap, max_iterations=steps)
+        found = search(ascent(self.evaluate, mu / mu.max()), gap=gap, max_iterations=steps)
         largest = max(d.max() for d in self.distances(found.best))
         return Member(found.error, flat.copy(), found.best / largest, found.proof)
 

@@ -22,14 +22,15 @@ from hdmm_bf.bounds.products.kronecker import is_kronecker, kronecker_bound, mov
 from hdmm_bf.bounds.products.publicity import indicators
 from hdmm_bf.domain import Domain
 from hdmm_bf.matrix import Matrix
+from hdmm_bf.objectives import limits
 from hdmm_bf.parallel.devices import Mesh, clock
 from hdmm_bf.policy import Policy, unbounded
 from hdmm_bf.problem.forms import edge_forms
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies import limits
 from hdmm_bf.strategies.gaussian import dense as gaussian
 from hdmm_bf.strategies.gaussian.sketch import Found, Sketch, with_totals
+from hdmm_bf.strategies.registry import Family
 from hdmm_bf.strategies.search import Callback, Outcome, Status, TracePoint, search
 from hdmm_bf.workload import Workload
 
@@ -64,7 +65,7 @@ def fit(
     totals = indicators(product.edges[moved], product.sizes[moved])
     if any(map(is_public, problems)):
         rows = [np.eye(n)[: 0 if i == moved else n] for i, n in enumerate(product.sizes)]
-        return Found((_sketch(rows, totals, moved),), 0.0, 0.0, svd, "kronecker", None, WHY, "exact", ())
+        return Found((_sketch(rows, totals, moved),), 0.0, 0.0, svd, FAMILY.name, None, WHY, "exact")
     kernels = [None if mesh is None else gaussian.on_devices(problem, mesh, gap=aim) for problem in problems]
     most, ticks = min(max_steps or _MAX_STEPS, _MAX_STEPS), clock(mesh)
     parts: list[Outcome[SquareMatrix, RealVector]] = []
@@ -76,12 +77,11 @@ def fit(
     proof = {"kind": "kronecker", "attribute": moved, "weights": [part.proof for part in parts]}
     bound = kronecker_bound(product, moved, [part.proof for part in parts])
     status: Status = "converged" if error <= bound * (1 + gap) else _status(parts)
-    trace = (TracePoint(limits.now() - started, error, bound),)
     if callback is not None:
-        callback(trace[0])
+        callback(TracePoint(limits.now() - started, error, bound))
     sketches = (_sketch(factors, totals, moved),)
     why = "; ".join([WHY, *{kernel.why for kernel in kernels if kernel is not None and kernel.why}])
-    return Found(sketches, error, bound, svd, "kronecker", proof, why, status, trace)
+    return Found(sketches, error, bound, svd, FAMILY.name, proof, why, status)
 
 
 def attribute_problem(product: ProductProblem, attribute: int, moved: int, factor: Matrix | None = None) -> Problem:
@@ -133,3 +133,6 @@ def _sketch(factors: list[RealMatrix], totals: RealMatrix, moved: int) -> Sketch
     for axis, part in enumerate(parts):
         precisions = precisions * part.precisions.reshape([-1 if k == axis else 1 for k in range(len(parts))])
     return Sketch(tuple(part.matrix for part in parts), precisions)
+
+
+FAMILY = Family(name="kronecker", noise="gaussian", structured=True, search=fit, applies=applies, spreads=True)

@@ -13,6 +13,7 @@ Sets without a sensitive attribute are public totals unless presence is hidden. 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,8 @@ from hdmm_bf.bounds.products.invariant import is_invariant, seen_sets
 from hdmm_bf.bounds.products.typed import best_weights, edge_types, typed, typed_bound
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies.gaussian.sketch import Found, invariant_sketch
-from hdmm_bf.strategies.search import Status, TracePoint
+from hdmm_bf.strategies.registry import Family
+from hdmm_bf.strategies.search import Status
 
 WHY = "every attribute is complete or public and every query is a table, so the optimum has a closed form"
 
@@ -33,8 +35,8 @@ def applies(product: ProductProblem) -> bool:
     return all(is_invariant(product, i) for i in d) and seen_sets(product, d) is not None
 
 
-def fit(product: ProductProblem) -> Found:
-    """Return the best strategy; its proven gap is of the order of rounding."""
+def fit(product: ProductProblem, **_: Any) -> Found:
+    """Return the best strategy; its proven gap is of the order of rounding, and no option of a search matters."""
     types, sets = typed(product), seen_sets(product, range(len(product.sizes)))
     assert types is not None
     assert sets is not None
@@ -51,8 +53,7 @@ def fit(product: ProductProblem) -> Found:
     bound = typed_bound(types, mu)
     proof = {"kind": "types", "weights": mu}
     status: Status = "converged" if error > 0 else "exact"
-    trace = (TracePoint(0.0, error, bound),)
-    return Found(sketches, error, bound, product_svd_bound(product), "marginals", proof, WHY, status, trace)
+    return Found(sketches, error, bound, product_svd_bound(product), FAMILY.name, proof, WHY, status)
 
 
 def _pull(product: ProductProblem, kind: int, T: tuple[int, ...]) -> float:
@@ -72,3 +73,6 @@ def _precisions(mu: RealVector, pulls: np.ndarray, ranks: RealVector, v: RealVec
     y[noisy] = np.sqrt(v[noisy] / (mu @ pulls[:, noisy]))
     y[noisy] /= (pulls[:, noisy] @ (ranks[noisy] * y[noisy])).max()
     return y, float((ranks[noisy] * v[noisy] / y[noisy]).sum())
+
+
+FAMILY = Family(name="marginals", noise="gaussian", structured=True, search=fit, applies=applies)

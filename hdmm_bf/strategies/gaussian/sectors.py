@@ -23,6 +23,7 @@ from hdmm_bf.bounds.products.sectors import Sectors, arbitrary_attribute, sector
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies.gaussian.ascent import Point, ascent
 from hdmm_bf.strategies.gaussian.sketch import Found, Sketch, invariant_sketch, with_totals
+from hdmm_bf.strategies.registry import Family
 from hdmm_bf.strategies.search import Callback, search
 
 _MAX_STEPS = 5000
@@ -54,8 +55,8 @@ def fit(
     if not any(len(sector.root) for sector in parts.sectors) or parts.uniform.size == 0:
         none = tuple(np.zeros((0, parts.n)) for _ in parts.sectors)
         proof = {"kind": "sectors", "attribute": parts.attribute, "weights": parts.uniform}
-        return Found(_sketches(product, parts, list(none), 1.0), 0.0, 0.0, svd, "sectors", proof, WHY, "exact", ())
-    steps = ascent(lambda mu: evaluate(parts, mu), parts.uniform)
+        return Found(_sketches(product, parts, list(none), 1.0), 0.0, 0.0, svd, FAMILY.name, proof, WHY, "exact")
+    steps = ascent(lambda mu: evaluate(parts, mu), parts.uniform / parts.uniform.max())
     with la.threads_for(parts.n):
         found = search(
             steps,
@@ -69,7 +70,7 @@ def fit(
     sketches = _sketches(product, parts, found.best, 1 / largest)
     bound = sectors_bound(parts, found.proof)
     proof = {"kind": "sectors", "attribute": parts.attribute, "weights": found.proof}
-    return Found(sketches, found.error, bound, svd, "sectors", proof, WHY, found.status, found.trace)
+    return Found(sketches, found.error, bound, svd, FAMILY.name, proof, WHY, found.status)
 
 
 def evaluate(parts: Sectors, mu: RealVector) -> Point[Roots]:
@@ -107,3 +108,6 @@ def _sketches(product: ProductProblem, parts: Sectors, roots: Roots, scale: floa
         if len(own.matrix):
             found.append(invariant_sketch(product.sizes, sector.attributes, scale, {parts.attribute: own}))
     return tuple(found)
+
+
+FAMILY = Family(name="sectors", noise="gaussian", structured=True, search=fit, applies=applies)

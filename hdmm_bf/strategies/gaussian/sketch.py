@@ -10,7 +10,7 @@ from jaxtyping import Float64
 
 from hdmm_bf._types import RealMatrix, RealVector
 from hdmm_bf.bounds.products import Proof
-from hdmm_bf.strategies.search import Status, TracePoint
+from hdmm_bf.strategies.search import Status
 
 
 class Sketch(NamedTuple):
@@ -44,7 +44,6 @@ class Found(NamedTuple):
         proof: weights from which `product_bounds.product_bound` evaluates the bound again, or None.
         why: why this family, in a sentence.
         status: how the search ended.
-        trace: error and bound after every step.
     """
 
     sketches: tuple[Sketch, ...]
@@ -55,7 +54,6 @@ class Found(NamedTuple):
     proof: Proof | None
     why: str
     status: Status
-    trace: tuple[TracePoint, ...]
 
     @property
     def gap(self) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,37 +16,26 @@ from scipy.sparse import csgraph
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import IndexArray, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf.objectives.minimise import minimise, padded
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.drafts import Draft, draft
-from hdmm_bf.strategies.search import minimise, padded
+from hdmm_bf.strategies.registry import Family, Turns
 
 NAME = "cell-budgets"
 
 
-def loss(split: Any, budgets: Any, V: Any, D: Any) -> Any:
-    """Log error of [I; Theta], Theta = split[0] - split[1], with column v scaled to L1 norm budgets[v]."""
-    import jax
-    import jax.numpy as jnp
-
-    Theta = split[0] - split[1]
-    scale = budgets / (1 + split.sum(axis=(0, 1)))
-    cells = scale[:, None] * D
-    rows = Theta @ cells
-    C = jnp.linalg.cholesky(cells.T @ cells + rows.T @ rows)
-    half = jax.scipy.linalg.solve_triangular(C, V, lower=True)
-    return jnp.log(jnp.trace(jax.scipy.linalg.solve_triangular(C, half.T, lower=True)))
-
-
 def descend(Theta: RealMatrix, budgets: RealVector, V: SquareMatrix, D: RealMatrix) -> RealMatrix:
     """Return the rows that a descent from Theta reaches."""
+    from hdmm_bf.objectives import losses
+
     Theta = padded(Theta)
     split = np.stack([np.maximum(Theta, 0), np.maximum(-Theta, 0)])
-    _, split = minimise(loss, split, budgets, V, D, max_iterations=400, nonnegative=True)
+    _, split = minimise(losses.signed_rows, split, budgets, V, D, max_iterations=400, nonnegative=True)
     return np.asarray(split[0] - split[1])
 
 
 def steps(problem: Problem, *, seed: int) -> Iterator[Draft]:
-    """Yield the best strategy after every start, for ever."""
+    """Yield the strategy that every start ends at, forever."""
     rng = np.random.default_rng(seed)
     V = problem.gram / np.mean(np.diag(problem.gram))
     D, _ = with_grounds(problem)
@@ -56,17 +44,14 @@ def steps(problem: Problem, *, seed: int) -> Iterator[Draft]:
     if np.all(problem.P.tail < 0):  # a star: the ground needs no budget
         plans.append(np.concatenate([np.ones(n), np.full(N - n, 1e-3)]))
     centred = embedding(D @ V @ D.T)
-    best: Draft | None = None
     count = 0
     while True:
         budgets = plans[count % len(plans)]
         rows = np.zeros((1, N)) if count < len(plans) else descend(_start(centred, rng, count), budgets, V, D)
         A = np.vstack([np.eye(N), rows])
         A = (A / np.abs(A).sum(axis=0) * budgets) @ D
-        found = draft(problem, "vertex", A[np.abs(A).max(axis=1) > 1e-9], norm="L1", origin=NAME)
-        best = found if best is None or found.error < best.error else best
         count += 1
-        yield best
+        yield draft(problem, "vertex", A[np.abs(A).max(axis=1) > 1e-9], norm="L1", origin=NAME)
 
 
 def with_grounds(problem: Problem) -> tuple[RealMatrix, IndexArray]:
@@ -112,3 +97,6 @@ def _start(points: RealMatrix, rng: np.random.Generator, count: int) -> RealMatr
     rows = np.zeros((q, N))
     rows[label, np.arange(N)] = rng.uniform(0.3, 1.0) * rng.choice([-1, 1], q)[label]
     return np.asarray(rows + 0.1 * rng.uniform(-1, 1, rows.shape))
+
+
+FAMILY = Family(name=NAME, noise="laplace", structured=False, search=steps, turns=Turns(look=8, stale=60))

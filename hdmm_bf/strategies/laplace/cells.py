@@ -9,26 +9,32 @@ Starts are products of clusters of every attribute's values, on one or two level
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from hdmm_bf._types import AnyArray, RealMatrix, SquareMatrix
+from hdmm_bf.objectives.minimise import minimise
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies.blocks import apply_factors
 from hdmm_bf.strategies.laplace import cell_budgets as budget
-from hdmm_bf.strategies.laplace.kronecker import Clock
-from hdmm_bf.strategies.search import Callback, Status, minimise
+from hdmm_bf.strategies.registry import Family
+from hdmm_bf.strategies.search import Callback, Progress, Status, search
 
 NAME = "p-identity on cells"
+"""The origin of its strategies."""
+
+LARGEST = 4096
+"""Cells up to which the strategy is written out."""
 
 _STARTS = 8
-"""Starts of a search without a time limit."""
+"""Starts of a search, after the identity."""
 _MOST_ROWS = 128
 _SHORT, _LONG = 60, 400
 """Iterations of a first descent, and of one that is worth going on with."""
@@ -53,24 +59,9 @@ def applies(product: ProductProblem) -> bool:
     return len(held) == 1 and len(held[0][0]) == held[0][1] and bool(np.all(held[0][0][:, 1] == BOTTOM))
 
 
-def loss(roots: Any, terms: Any) -> Any:
-    """Log error of [I; Theta], Theta = roots^2 with one axis an attribute after the first."""
-    import jax
-    import jax.numpy as jnp
-
-    Theta = roots**2
-    p, d = len(Theta), 1 + Theta.sum(axis=0)
-    flat = Theta.reshape(p, -1)
-    C = jnp.linalg.cholesky(jnp.eye(p) + flat @ flat.T)
-    Y = jax.scipy.linalg.solve_triangular(C, flat, lower=True).reshape(Theta.shape) * d
-    error: Any = 0.0
-    for grams in terms:
-        Z = Y
-        for axis, V in enumerate(grams, start=1):
-            Z = jnp.moveaxis(jnp.tensordot(V, Z, axes=(1, axis)), 0, axis)
-        diagonal = reduce(jnp.multiply.outer, [jnp.diag(V) for V in grams])
-        error += jnp.sum(d**2 * diagonal) - jnp.sum(Y * Z)
-    return jnp.log(error)
+def worthwhile(product: ProductProblem) -> bool:
+    """Whether rows over all cells are searched: one product of queries, presence hidden, not too many cells."""
+    return len(product.terms) == 1 and product.problem.policy.num_cells <= LARGEST and applies(product)
 
 
 def unit_error(product: ProductProblem, Theta: RealMatrix) -> float:
@@ -100,7 +91,8 @@ def fit_cells(
     max_seconds: float = math.inf,
     callback: Callback | None = None,
     max_steps: int | None = None,
-    enough: float = 0.0,
+    bound: float = 0.0,
+    gap: float = 0.0,
 ) -> CellsDraft:
     """Search rows Theta for a union of products under unbounded differential privacy.
 
@@ -108,18 +100,21 @@ def fit_cells(
         The strategy has L1 sensitivity 1 and the unit error it says, and is never worse than the identity.
     """
     assert applies(product), "other policies have other sensitivities"
-    clock = Clock(max_seconds, callback, max_steps=max_steps, enough=enough)
-    none = np.zeros((0, math.prod(product.sizes)))
-    found = CellsDraft(none, unit_error(product, none))
-    with clock.interruptible():
-        for count, found in enumerate(steps(product, seed=seed)):
-            if not clock.tick(found.error) or count >= _STARTS:
-                break
-    return found._replace(status=clock.status)
+    drafts = itertools.islice(steps(product, seed=seed), 1 + _STARTS)
+    found = search(
+        (Progress(draft.error, bound, draft, None) for draft in drafts),
+        gap=gap,
+        max_seconds=max_seconds,
+        max_iterations=max_steps,
+        callback=callback,
+    )
+    return found.best._replace(status=found.status)
 
 
 def steps(product: ProductProblem, *, seed: int) -> Iterator[CellsDraft]:
     """Yield the best strategy after every start, from the identity on, for ever."""
+    from hdmm_bf.objectives import losses
+
     rng = np.random.default_rng(seed)
     shape = product.sizes
     none = np.zeros((0, math.prod(shape)))
@@ -133,9 +128,9 @@ def steps(product: ProductProblem, *, seed: int) -> Iterator[CellsDraft]:
     while True:
         yield best
         rows = _start(points, rng, count)
-        value, roots = minimise(loss, rows, terms, max_iterations=_SHORT, tolerance=1e-8)
+        value, roots = minimise(losses.p_identity_on_cells, rows, terms, max_iterations=_SHORT, tolerance=1e-8)
         if value < math.log(best.error / scale) + _PATIENCE:
-            value, roots = minimise(loss, roots, terms, max_iterations=_LONG)
+            value, roots = minimise(losses.p_identity_on_cells, roots, terms, max_iterations=_LONG)
         Theta = (roots**2).reshape(len(roots), -1)
         Theta = Theta[Theta.max(axis=1) > _NEGLIGIBLE]
         best = min(best, CellsDraft(Theta, unit_error(product, Theta)), key=lambda found: found.error)
@@ -166,3 +161,13 @@ def _clusters(points: list[RealMatrix], groups: int, rng: np.random.Generator) -
         made.append((label == np.arange(count)[:, None]).astype(np.float64))
     shape = [len(rows) for rows in points]
     return np.asarray(rng.uniform(0.2, 1.0) * reduce(np.kron, made).reshape(-1, *shape))
+
+
+FAMILY = Family(
+    name="cells",
+    noise="laplace",
+    structured=True,
+    search=fit_cells,
+    applies=worthwhile,
+    needs=f"needs ordinary privacy, one product of queries and at most {LARGEST} cells",
+)

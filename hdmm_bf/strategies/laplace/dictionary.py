@@ -17,13 +17,19 @@ import scipy.sparse as sp
 from scipy.optimize import linprog, minimize
 
 from hdmm_bf._types import RealMatrix, RealVector
+from hdmm_bf.objectives import limits
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies import limits
 from hdmm_bf.strategies.drafts import Draft, draft
+from hdmm_bf.strategies.registry import Family, Turns
 
 NAME = "dictionary"
 LARGEST_EDGES = 600
 _SWEEPS = 6
+
+
+def applies(problem: Problem) -> bool:
+    """Whether there are few enough edges for a linear programme each."""
+    return problem.policy.num_edges <= LARGEST_EDGES
 
 
 def steps(problem: Problem, *, seed: int) -> Iterator[Draft]:
@@ -105,3 +111,8 @@ def _dictionaries(problem: Problem) -> Iterator[RealMatrix]:
     far = np.setdiff1d(np.arange(P.num_vertices), P.head[P.tail < 0])
     if far.size:
         yield np.hstack([edges, np.eye(P.num_vertices)[:, far]])
+
+
+FAMILY = Family(
+    name=NAME, noise="laplace", structured=False, search=steps, applies=applies, turns=Turns(look=2, stale=1)
+)

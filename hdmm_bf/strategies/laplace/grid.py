@@ -27,6 +27,7 @@ from hdmm_bf.problem.product import ProductProblem, as_product
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.drafts import Draft, draft
 from hdmm_bf.strategies.laplace import p_identity
+from hdmm_bf.strategies.registry import Family, Turns
 
 NAME = "grid"
 LARGEST_EDGES = 3000
@@ -45,6 +46,16 @@ def parts(problem: Problem) -> ProductProblem | None:
         return None
     product = as_product(problem)
     return product if product is not None and len(product.terms) == 1 else None
+
+
+def applies(problem: Problem) -> bool:
+    """Whether the problem is a product of trees, and not one tree."""
+    return not problem.policy.is_forest and parts(problem) is not None
+
+
+def alone(problem: Problem) -> bool:
+    """Whether the grid is so large that a step of another family takes minutes; on small grids none comes near it."""
+    return problem.policy.num_edges > p_identity.LARGEST_EDGES and applies(problem)
 
 
 def steps(problem: Problem, *, seed: int) -> Iterator[Draft]:
@@ -110,3 +121,15 @@ def edge_matrix(trees: list[Part], stars: list[Part]) -> RealMatrix:
     H = [star.matrix for star in stars]
     blocks = [reduce(np.kron, [*H[:i], tree.matrix, *H[i + 1 :]]) for i, tree in enumerate(trees)]
     return np.asarray(block_diag(*(block for block in blocks if block.size)))
+
+
+FAMILY = Family(
+    name=NAME,
+    noise="laplace",
+    structured=False,
+    search=steps,
+    applies=applies,
+    alone=alone,
+    needs=f"needs a product of trees with at most {LARGEST_EDGES} edges and one product of workloads",
+    turns=Turns(look=40, stale=60),
+)

@@ -12,7 +12,6 @@ product. No use is made of public totals: `known_totals` says what knowing them 
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, final
@@ -24,13 +23,14 @@ from hdmm_bf import policy as policies
 from hdmm_bf import workload as workloads
 from hdmm_bf._types import EdgeArray, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.matrix import Incidence, Matrix
+from hdmm_bf.objectives import limits
+from hdmm_bf.objectives.minimise import minimise
 from hdmm_bf.problem.product import ProductProblem, Term
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies import limits
 from hdmm_bf.strategies.drafts import trace_of_inverse
-from hdmm_bf.strategies.laplace import vertex
 from hdmm_bf.strategies.laplace.grid import Part
-from hdmm_bf.strategies.search import Callback, Status, TracePoint, minimise
+from hdmm_bf.strategies.registry import Family
+from hdmm_bf.strategies.search import Callback, Progress, Status, search
 
 NAME = "kronecker"
 
@@ -56,6 +56,11 @@ class KroneckerDraft(NamedTuple):
     status: Status = "finished"
 
 
+def applies(product: ProductProblem) -> bool:
+    """Whether the workload is one product."""
+    return len(product.terms) == 1
+
+
 def fit_kronecker(
     product: ProductProblem,
     *,
@@ -63,17 +68,35 @@ def fit_kronecker(
     max_seconds: float = math.inf,
     callback: Callback | None = None,
     max_steps: int | None = None,
-    enough: float = 0.0,
+    bound: float = 0.0,
+    gap: float = 0.0,
 ) -> KroneckerDraft:
     """Search a Kronecker strategy for a workload that is one product.
+
+    Args:
+        product: the problem by its factors.
+        seed: for random numbers.
+        max_seconds: time limit.
+        callback: called after every step.
+        max_steps: limit on the steps.
+        bound: a proven lower bound on the error.
+        gap: stop when the error is within this share of the bound.
 
     Guarantees:
         The strategy has L1 sensitivity at most 1 under the policy and the unit error it says, and is never worse than
         the identity on the cells.
     """
-    assert len(product.terms) == 1, "several terms need unions_laplace"
-    clock = Clock(max_seconds, callback, max_steps=max_steps, enough=enough)
-    return fit_term(product.terms[0], Attributes(product, seed), clock)._replace(status=clock.status)
+    assert applies(product), "several terms need a union"
+    (term,) = product.terms
+    drafts = steps(term, Attributes(product, seed).of(term))
+    found = search(
+        (Progress(draft.error, bound, draft, None) for draft in drafts),
+        gap=gap,
+        max_seconds=max_seconds,
+        max_iterations=max_steps,
+        callback=callback,
+    )
+    return found.best._replace(status=found.status)
 
 
 # ---------------------------------------------------------------- one attribute
@@ -133,6 +156,8 @@ class Attribute:
 
     def approach(self, limit: float) -> None:
         """Search least E_i with reach at most `limit`, from the best point nearby, its total added."""
+        from hdmm_bf.objectives import losses
+
         near = min(self.points, key=lambda p: (abs(math.log(max(p.reach, 1e-9) / limit)), p.error)).matrix
         A = np.vstack([near[np.abs(near).max(axis=1) > _NEGLIGIBLE], np.full((1, self.n), 0.2)])
         A = np.vstack([A, np.zeros((-len(A) % _PADDING, self.n))])  # few shapes are compiled; rows of zeros stay zero
@@ -140,7 +165,7 @@ class Attribute:
         both = np.hstack([np.eye(self.n), P / limit])
         V = self.V / np.trace(self.V) * self.n
         for eta, power in _SMOOTHING:
-            _, A = minimise(vertex.loss, A, V, both, eta, power, max_iterations=150)
+            _, A = minimise(losses.vertex, A, V, both, eta, power, max_iterations=150)
             A = A / np.abs(A @ both).sum(axis=0).max()
             self.points.append(self._point(A[np.abs(A).max(axis=1) > _NEGLIGIBLE]))
 
@@ -167,51 +192,6 @@ def _error(A: RealMatrix, V: SquareMatrix) -> float:
 # ---------------------------------------------------------------- one term
 
 
-@final
-class Clock:
-    """The limits, the callback's trace, and why the search ended.
-
-    Attributes:
-        enough: the error at which the wanted gap is reached.
-    """
-
-    def __init__(
-        self, max_seconds: float, callback: Callback | None, *, max_steps: int | None = None, enough: float = 0.0
-    ) -> None:
-        self._start, self._callback, self._steps = limits.now(), callback, max_steps or math.inf
-        self._limit, self._taken = min(max_seconds, limits.time_left()), 0
-        self.status: Status = "finished"
-        self.enough = enough
-        limits.keep()  # every search starts from the identity
-
-    def tick(self, error: float) -> bool:
-        """Report an error and return whether the search may go on."""
-        seconds = limits.now() - self._start
-        self._taken += 1
-        if self._callback is not None:
-            self._callback(TracePoint(seconds, error, 0.0, max(0.0, self._limit - seconds)))
-        if self.status == "finished":
-            self.status = self._ended(seconds, error)
-        return self.status == "finished"
-
-    def _ended(self, seconds: float, error: float) -> Status:
-        if error <= self.enough:
-            return "converged"
-        if limits.interrupted():
-            return "interrupted"
-        if seconds >= self._limit:
-            return "time limit"
-        return "iteration limit" if self._taken >= self._steps else "finished"
-
-    @contextlib.contextmanager
-    def interruptible(self) -> Iterator[None]:
-        """End a search that the user interrupts; what it has found so far is kept."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            self.status = "interrupted"
-
-
 class Attributes(dict[bytes, Attribute]):
     """Searches that several terms and like attributes share."""
 
@@ -230,51 +210,58 @@ class Attributes(dict[bytes, Attribute]):
         return found
 
 
-def fit_term(term: Term, pool: Attributes, clock: Clock) -> KroneckerDraft:
-    """Search each attribute by itself, then the reach they share."""
-    attributes = pool.of(term)
-    distinct = list({id(a): a for a in attributes}.values())
-    with clock.interruptible():
-        going = all(clock.tick(_chosen(term, attributes).error) for _ in _in_turn([a.columns() for a in distinct]))
-        if going and any(a.bends for a in attributes):
-            _lower_reach(term, attributes, distinct, clock)
-    return _chosen(term, attributes)
+def steps(term: Term, attributes: Sequence[Attribute]) -> Iterator[KroneckerDraft]:
+    """Yield the best strategy after every step: each attribute is searched by itself, then the reach they share."""
+    limits.keep()  # the identity on every attribute is there from the start
+    distinct = list({id(attribute): attribute for attribute in attributes}.values())
+    searched = False
+    for _ in _in_turn([attribute.columns() for attribute in distinct]):
+        searched = True
+        yield combined(term, attributes)
+    if not searched:
+        yield combined(term, attributes)
+    if any(attribute.bends for attribute in attributes):
+        yield from _lower_reach(term, attributes, distinct)
 
 
 def _in_turn(searches: list[Iterator[float]]) -> Iterator[float]:
     """Take one step of every search in turn, so that a time limit serves all attributes alike."""
     going = list(searches)
     while going:
-        for search in list(going):
-            error = next(search, None)
+        for steps in list(going):
+            error = next(steps, None)
             if error is None:
-                going.remove(search)
+                going.remove(steps)
             else:
                 yield error
 
 
-def _lower_reach(term: Term, attributes: list[Attribute], distinct: list[Attribute], clock: Clock) -> None:
+def _lower_reach(
+    term: Term, attributes: Sequence[Attribute], distinct: Sequence[Attribute]
+) -> Iterator[KroneckerDraft]:
     """Try smaller and smaller reaches while the product gains, then finer steps around the best."""
-    before, worse = _chosen(term, attributes).error, 0
 
-    def attempt(limit: float) -> bool:
+    def approach(limit: float) -> KroneckerDraft:
         for attribute in distinct:
             if attribute.bends:
                 attribute.approach(limit)
-        return clock.tick(_chosen(term, attributes).error)
+        return combined(term, attributes)
 
+    least, idle = combined(term, attributes).error, 0
     for limit in _REACHES:
-        if worse > 1 or not attempt(limit):
+        if idle > 1:
             break
-        after = _chosen(term, attributes).error
-        before, worse = min(before, after), 0 if after < before * (1 - _GAIN) else worse + 1
+        draft = approach(limit)
+        yield draft
+        least, idle = min(least, draft.error), 0 if draft.error < least * (1 - _GAIN) else idle + 1
     for step in _FINER:
-        best = _limit(term, attributes)
-        if not best > 0 or not attempt(best * (1 + step)):
+        best = _limit(attributes)
+        if not best > 0:
             break
+        yield approach(best * (1 + step))
 
 
-def _limit(term: Term, attributes: Sequence[Attribute]) -> float:
+def _limit(attributes: Sequence[Attribute]) -> float:
     """Return the reach s that gives the product least error, out of those of the points found."""
     reaches = sorted({p.reach for a in attributes for p in a.points})
     return min(reaches, key=lambda s: _product_error(attributes, s))
@@ -286,8 +273,9 @@ def _product_error(attributes: Sequence[Attribute], limit: float) -> float:
     return math.prod(known) * limit**2 if len(known) == len(chosen) else math.inf
 
 
-def _chosen(term: Term, attributes: Sequence[Attribute]) -> KroneckerDraft:
-    limit = _limit(term, attributes)
+def combined(term: Term, attributes: Sequence[Attribute]) -> KroneckerDraft:
+    """Return the product of the attributes' points at the reach that gives it least error."""
+    limit = _limit(attributes)
     points = [p for p in (a.best(limit) for a in attributes) if p is not None]
     largest = max(p.reach for p in points)
     error = term.weight**2 * math.prod(p.error for p in points) * largest**2
@@ -331,3 +319,13 @@ def _components(edges: EdgeArray, n: int) -> RealMatrix:
     graph = sp.coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(n, n))
     count, label = connected_components(graph, directed=False)
     return np.asarray((label == np.arange(count)[:, None]).astype(np.float64))
+
+
+FAMILY = Family(
+    name=NAME,
+    noise="laplace",
+    structured=True,
+    search=fit_kronecker,
+    applies=applies,
+    needs="needs one product of queries",
+)

@@ -8,19 +8,19 @@ Starts are soft clusters of the edges on one to three levels, dense random rows,
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import RealMatrix, RealVector, SquareMatrix
-from hdmm_bf.parallel.devices import Mesh, everywhere, in_rows, mapped, padding, replicate, spread, whole
+from hdmm_bf.objectives.minimise import Loss, minimise, padded
+from hdmm_bf.parallel.devices import Mesh
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.drafts import Draft, draft, edge_gram
 from hdmm_bf.strategies.laplace import cell_budgets as budget
-from hdmm_bf.strategies.search import minimise, padded
+from hdmm_bf.strategies.registry import Family, Turns
 
 NAME = "p-identity"
 
@@ -30,89 +30,19 @@ MOST_EDGES_A_CELL = 2.5
 
 _STARTS = 24
 """Fresh starts before the kicks begin."""
-_BLOCK = 16
-"""Rows of V that are multiplied at once on a mesh."""
 _MIXED = 0.05
 """Share of negative correlation from which signed rows are tried as well."""
 
 
-def loss(roots: Any, V: Any) -> Any:
-    """Log error of [I; Theta], Theta = roots^2: tr(G) - tr(G Theta^T (I + Theta Theta^T)^-1 Theta), G = d V d."""
-    import jax.numpy as jnp
-
-    d, Y = _inside(roots)
-    G = d[:, None] * V * d
-    return jnp.log(jnp.trace(G) - jnp.sum((Y @ G) * Y))
+def applies(problem: Problem) -> bool:
+    """Whether the graph is a forest or has few edges."""
+    most = min(LARGEST_EDGES, MOST_EDGES_A_CELL * problem.grounding.kept.size)
+    return problem.policy.is_forest or problem.policy.num_edges <= most
 
 
-@functools.cache
-def spread_loss(mesh: Mesh) -> Callable[..., Any]:
-    """Return `loss` for a V whose rows are spread over a mesh, with its diagonal beside it."""
-    import jax.numpy as jnp
-
-    energy = _energy(mesh)
-
-    def loss(roots: Any, diagonal: Any, V: Any) -> Any:
-        d, Y = _inside(roots)
-        return jnp.log((d * d) @ diagonal - energy(Y * d, V))
-
-    return loss
-
-
-def _inside(roots: Any) -> Any:
-    """The columns' norms d, and Y with Y^T Y = Theta^T (I + Theta Theta^T)^-1 Theta."""
-    import jax
-    import jax.numpy as jnp
-
-    Theta = roots**2
-    C = jnp.linalg.cholesky(jnp.eye(len(Theta)) + Theta @ Theta.T)
-    return 1 + Theta.sum(axis=0), jax.scipy.linalg.solve_triangular(C, Theta, lower=True)
-
-
-def _energy(mesh: Mesh) -> Callable[..., Any]:
-    """Return the function A, V -> tr(A V A^T), whose derivative 2 A V is the product it makes anyway.
-
-    Every device multiplies its rows of V in blocks of one size, so that the number of devices does not change a bit of
-    the result: descents of hundreds of steps would magnify the least difference.
-    """
-    import jax
-    from jax import lax
-
-    def program(At: Any, V: Any) -> Any:
-        blocks = V.reshape(-1, _BLOCK, V.shape[1])
-        return everywhere(lax.map(lambda rows: rows @ At, blocks).reshape(-1, At.shape[1]))
-
-    rows_of_product = mapped(mesh, program, (whole(), in_rows()), whole())
-
-    def product(A: Any, V: Any) -> Any:
-        return rows_of_product(A.T, V)[: A.shape[1]].T
-
-    @jax.custom_vjp
-    def energy(A: Any, V: Any) -> Any:
-        return (product(A, V) * A).sum()
-
-    def forward(A: Any, V: Any) -> Any:
-        AV = product(A, V)
-        return (AV * A).sum(), (AV, V)
-
-    def backward(held: Any, slope: Any) -> Any:
-        AV, V = held
-        return 2 * slope * AV, jax.numpy.zeros_like(V)
-
-    energy.defvjp(forward, backward)
-    return energy
-
-
-def free_loss(split: Any, V: Any) -> Any:
-    """Log error of any signed A = split[0] - split[1], columns scaled to L1 norm 1: no smoothing is needed."""
-    import jax
-    import jax.numpy as jnp
-
-    A = split[0] - split[1]
-    d = split.sum(axis=(0, 1))
-    C = jnp.linalg.cholesky(A.T @ A)
-    half = jax.scipy.linalg.solve_triangular(C, d[:, None] * V * d, lower=True)
-    return jnp.log(jnp.trace(jax.scipy.linalg.solve_triangular(C, half.T, lower=True)))
+def alone(problem: Problem) -> bool:
+    """Whether P is square, so that edge strategies are all there is."""
+    return problem.policy.is_forest
 
 
 def steps(problem: Problem, *, seed: int, mesh: Mesh | None = None) -> Iterator[Draft]:
@@ -153,9 +83,11 @@ def _finish(problem: Problem, flip: RealVector, Theta: RealMatrix) -> Draft:
 
 def free_polish(problem: Problem, found: Draft, V_G: SquareMatrix) -> Draft:
     """Let every entry of an edge strategy move; never worse than where it starts."""
+    from hdmm_bf.objectives import losses
+
     A = found.matrix
     split = np.stack([np.maximum(A, 0), np.maximum(-A, 0)])
-    _, split = minimise(free_loss, split, V_G, max_iterations=300, nonnegative=True, tolerance=1e-11)
+    _, split = minimise(losses.free, split, V_G, max_iterations=300, nonnegative=True, tolerance=1e-11)
     A = split[0] - split[1]
     return draft(problem, "edge", A / np.abs(A).sum(axis=0), norm="L1", origin=f"{NAME}, all entries free")
 
@@ -174,11 +106,15 @@ def positive_signs(V: SquareMatrix) -> RealVector:
     return signs
 
 
-@la.in_float64
-def _on_mesh(V: SquareMatrix, mesh: Mesh) -> tuple[Any, Any]:
-    """The diagonal of V everywhere, and V in rows."""
-    rows = np.pad(V, ((0, padding(len(V), _BLOCK * mesh.size)), (0, 0)))
-    return replicate(np.diag(V).copy(), mesh), spread(rows, mesh)
+def _objective(V: SquareMatrix, mesh: Mesh | None) -> tuple[Loss, tuple[Any, ...]]:
+    """The loss and its constants, which live on the mesh if there is one."""
+    from hdmm_bf.objectives import losses
+
+    if mesh is None:
+        return losses.p_identity, (V,)
+    from hdmm_bf.parallel import losses as spread
+
+    return spread.p_identity(mesh), spread.gram_on(mesh, V)
 
 
 class _Search:
@@ -192,7 +128,7 @@ class _Search:
         self.near = V / np.outer(spread, spread)
         self.roots, self.value = np.zeros((0, self.n)), float(np.log(np.trace(V)))
         self.short = 150 if self.n > 128 else 400
-        self.task: tuple[Any, ...] = (loss, V) if mesh is None else (spread_loss(mesh), *_on_mesh(V, mesh))
+        self.loss, self.constants = _objective(V, mesh)
 
     def start(self, count: int) -> None:
         """Descend from fresh rows: grown on the best, dense random, or soft clusters."""
@@ -230,10 +166,9 @@ class _Search:
 
     def _descend(self, rows: RealMatrix, *, patience: float) -> None:
         rows = padded(rows)  # rows of zeros stay zero under a square
-        loss, *constants = self.task
-        value, rows = minimise(loss, rows, *constants, max_iterations=self.short, tolerance=1e-8)
+        value, rows = minimise(self.loss, rows, *self.constants, max_iterations=self.short, tolerance=1e-8)
         if value < self.value + patience:
-            value, rows = minimise(loss, rows, *constants, max_iterations=3 * self.short)
+            value, rows = minimise(self.loss, rows, *self.constants, max_iterations=3 * self.short)
         if value < self.value - 1e-9:
             self.value, self.roots = value, rows[(rows**2).max(axis=1) > 1e-3]
 
@@ -250,3 +185,15 @@ class _Search:
         row = np.zeros(self.n)
         row[order] = rng.uniform(0.3, 1.0) * np.linspace(1, 0.2, order.size)
         return np.sqrt(row)[None]
+
+
+FAMILY = Family(
+    name=NAME,
+    noise="laplace",
+    structured=False,
+    search=steps,
+    applies=applies,
+    alone=alone,
+    spreads=True,
+    turns=Turns(look=12, stale=150),
+)

@@ -6,45 +6,29 @@ that depends on their results alone, not on the clock: a limit on time cuts the 
 
 from __future__ import annotations
 
-import contextlib
 import math
-import pickle
-import signal
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
 from hdmm_bf._types import Norm, RealVector
+from hdmm_bf.objectives import limits
 from hdmm_bf.parallel.devices import Mesh
-from hdmm_bf.parallel.workers import Job, answer, side_by_side
+from hdmm_bf.parallel.workers import Job, side_by_side
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies import limits
 from hdmm_bf.strategies.baselines import classical, paper
 from hdmm_bf.strategies.drafts import Draft
-from hdmm_bf.strategies.laplace import cell_budgets as budget
-from hdmm_bf.strategies.laplace import dictionary, p_identity, vertex
-from hdmm_bf.strategies.laplace import grid as grids
+from hdmm_bf.strategies.laplace import p_identity, vertex
+from hdmm_bf.strategies.registry import Family, Turns, families
+from hdmm_bf.strategies.registry import family as find
 from hdmm_bf.strategies.search import Progress
 
-FAMILIES = {
-    "grid": grids.steps,
-    "p-identity": p_identity.steps,
-    "cell-budgets": budget.steps,
-    "vertex": vertex.steps,
-    "dictionary": dictionary.steps,
-}
+_POLISH = "polish"
 _APART = 1000
 """Between the seeds of searches in different processes."""
 
-_LOOK = {"grid": 40, "p-identity": 12, "cell-budgets": 8, "vertex": 13, "dictionary": 2, "polish": 1}
-"""Steps of every family before the leader gets more than the others."""
-
 _LEADER_TURNS = 6
 """Steps of the leader for one of each other family."""
-
-_STALE = {"grid": 60, "p-identity": 150, "cell-budgets": 60, "vertex": 25, "dictionary": 1, "polish": 1}
-"""Steps without gain after which a family is not asked again."""
 
 _GAIN = 1e-6
 
@@ -82,24 +66,13 @@ def floors(problem: Problem, table: Table, norm: Norm) -> Iterator[Draft]:
                 return
 
 
-def applicable(problem: Problem, family: str | None) -> list[str]:
-    """Return the families that apply to a problem, or the one asked for."""
-    edges, k = problem.policy.num_edges, problem.grounding.kept.size
+def applicable(problem: Problem, family: str | None) -> list[Family]:
+    """Return the families that apply to a problem, or the one of a name."""
     if family is not None:
-        return [family]
-    if problem.policy.is_forest:
-        return ["p-identity"]  # P is square: edge strategies are all there is
-    chosen = ["cell-budgets"]
-    grid = grids.parts(problem) is not None
-    if grid and edges > p_identity.LARGEST_EDGES:
-        return ["grid"]  # a step of cell budgets takes minutes there, and on small grids they come nowhere near
-    if edges <= min(p_identity.LARGEST_EDGES, p_identity.MOST_EDGES_A_CELL * k):
-        chosen.insert(0, "p-identity")
-    if 1.3 * k * k * edges <= vertex.LARGEST_PRODUCT:
-        chosen.append("vertex")
-    if edges <= dictionary.LARGEST_EDGES:
-        chosen.append("dictionary")
-    return ["grid", *chosen] if grid else chosen
+        return [find("laplace", family)]
+    chosen = [known for known in families("laplace", structured=False) if known.applies(problem)]
+    alone = [known for known in chosen if known.alone(problem)]
+    return alone[:1] or chosen
 
 
 def steps(
@@ -115,7 +88,7 @@ def steps(
     in_turn: bool = False,
     mesh: Mesh | None = None,
 ) -> Iterator[Progress[Draft, RealVector]]:
-    """Yield the best strategy so far: of the floors first, then after every step of every family.
+    """Yield the best of the floors, then what every step of every family ends at; the loop keeps the best.
 
     With several workers, other processes search the same with other seeds. On a mesh only p-identity is searched, the
     one family that is spread.
@@ -133,64 +106,53 @@ def steps(
         mesh: devices to spread p-identity over.
 
     Guarantees:
-        Neither a floor nor the initial strategy has a smaller error than any candidate yielded.
+        Neither a floor nor the initial strategy has a smaller error than the first candidate yielded.
     """
-    best: Draft | None = None
-
-    def offer(found: Draft) -> Progress[Draft, RealVector]:
-        nonlocal best
-        best = found if best is None or found.error < best.error else best
-        return Progress(best.error, bound, best, weights)
-
     with limits.limited(limits.now() + _FLOORS_SHARE * limits.time_left()):
         known = [*floors(problem, table, "L1"), *([] if initial is None else [initial])]
-    yield offer(min(known, key=lambda draft: draft.error))  # one step, so that no limit comes between
-    assert best is not None
+    best = min(known, key=lambda draft: draft.error)
+    yield Progress(best.error, bound, best, weights)  # one step, so that no limit comes between
     own = searched(problem, seed=seed, family=family, best=best, mesh=mesh)
-    others = [Job(problem, seed + _APART * k, family, best) for k in range(1, 1 if mesh is not None else workers)]
+    seeds = [seed + _APART * k for k in range(1, 1 if mesh is not None else workers)]
+    others = [job(problem, seed=other, family=family, best=best) for other in seeds]
     for found in side_by_side(own, others, in_turn=in_turn):
         table.note(found.origin, found.error, "ours")
-        yield offer(found)
+        yield Progress(found.error, bound, found, weights)
 
 
 def searched(
     problem: Problem, *, seed: int, family: str | None, best: Draft, mesh: Mesh | None = None
 ) -> Iterator[Draft]:
     """Yield what every step of every family found, in turns that depend on their results alone."""
-    running: dict[str, Iterator[Draft]]
-    if mesh is None:
-        chosen = enumerate(applicable(problem, family))
-        running = {name: FAMILIES[name](problem, seed=seed + i) for i, name in chosen}
-    else:
-        running = {p_identity.NAME: p_identity.steps(problem, seed=seed, mesh=mesh)}
-    if family is None and "vertex" in running:
-        running["polish"] = _polish(problem, lambda: best)
-    for found in _taken(running):
+    chosen = applicable(problem, family) if mesh is None else [p_identity.FAMILY]
+    options = {} if mesh is None else {"mesh": mesh}
+    running = {known.name: known.search(problem, seed=seed + i, **options) for i, known in enumerate(chosen)}
+    turns = {known.name: known.turns for known in chosen if known.turns is not None}
+    if family is None and vertex.NAME in running:
+        running[_POLISH], turns[_POLISH] = _polish(problem, lambda: best), vertex.POLISH
+    for found in _taken(running, turns):
         best = found if found.error < best.error else best
         yield found
 
 
-def serve() -> None:
-    """Search what another process asks for on standard input, and answer on standard output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
-    job: Job = pickle.load(sys.stdin.buffer)  # from the process that started this one
-    steps = searched(job.problem, seed=job.seed, family=job.family, best=job.best)
-    with contextlib.suppress(BrokenPipeError):  # nobody listens any more
-        answer(steps, job.best, sys.stdout.buffer)
+def job(problem: Problem, *, seed: int, family: str | None, best: Draft) -> Job[Draft]:
+    """Return the same search for another process; names of queries are not searched and stay here."""
+    plain = Problem(replace(problem.workload, namer=str), problem.policy)
+    return Job(searched, {"problem": plain, "seed": seed, "family": family, "best": best}, best)
 
 
-def _taken(running: dict[str, Iterator[Draft]]) -> Iterator[Draft]:
+def _taken(running: dict[str, Iterator[Draft]], turns: dict[str, Turns]) -> Iterator[Draft]:
     """Take the turns of the families; one that ends or gains no more is dropped."""
     reached = dict.fromkeys(running, math.inf)
     idle = dict.fromkeys(running, 0)
-    for name in _turns(running, reached):
+    for name in _turns(running, turns, reached):
         found = next(running[name], None)
         if found is None:
             del running[name]
             continue
         idle[name] = 0 if found.error < reached[name] * (1 - _GAIN) else idle[name] + 1
         reached[name] = min(reached[name], found.error)
-        if idle[name] >= _STALE[name]:
+        if idle[name] >= turns[name].stale:
             del running[name]
         yield found
 
@@ -202,10 +164,10 @@ def _polish(problem: Problem, current: Callable[[], Draft | None]) -> Iterator[D
         yield vertex.polish(problem, found)
 
 
-def _turns(running: dict[str, Iterator[Draft]], reached: dict[str, float]) -> Iterator[str]:
+def _turns(running: dict[str, Iterator[Draft]], turns: dict[str, Turns], reached: dict[str, float]) -> Iterator[str]:
     """First a look at every family; then mostly the leader, as long as it gains, with one turn of the others."""
     for name in list(running):
-        for _ in range(_LOOK[name]):
+        for _ in range(turns[name].look):
             if name in running:
                 yield name
     while running:

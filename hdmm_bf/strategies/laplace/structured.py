@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
 from hdmm_bf._checks import fail
 from hdmm_bf.bounds.products import product_bound
+from hdmm_bf.objectives import limits
 from hdmm_bf.problem.product import ProductProblem
-from hdmm_bf.strategies import limits
-from hdmm_bf.strategies.gaussian import Found, Sketch, fit_product
+from hdmm_bf.strategies.gaussian import Found, Sketch, bases, fit_product
 from hdmm_bf.strategies.gaussian.choose import choose
-from hdmm_bf.strategies.laplace.kronecker import fit_kronecker
-from hdmm_bf.strategies.laplace.unions import fit_union
-from hdmm_bf.strategies.search import Callback, TracePoint
+from hdmm_bf.strategies.laplace import kronecker, unions
+from hdmm_bf.strategies.search import Callback
 
 _ONE = "one product of queries: a small search an attribute, multiplied"
 _MANY = "several products of queries: each, or each group of tables, is measured by itself with its share of the budget"
@@ -45,51 +43,46 @@ def fit_laplace(
         family: kronecker, for one product of queries, or union; None for the one that fits.
         gap: stop when the error of a Kronecker product is proven to be within this share of the best possible.
     """
-    name = family or ("kronecker" if len(product.terms) == 1 else "union")
-    if name == "kronecker" and len(product.terms) > 1:
-        shown = f"family='kronecker' for {len(product.terms)} products of queries"
-        raise fail("fit", shown, "needs one product of queries", "Use family='union', or leave the family out.")
+    name = family or next(known.name for known in (kronecker.FAMILY, unions.FAMILY) if known.applies(product))
+    if name == kronecker.NAME and not kronecker.applies(product):
+        shown = f"family={name!r} for {len(product.terms)} products of queries"
+        advice = f"Use family={unions.NAME!r}, or leave the family out."
+        raise fail("fit", shown, kronecker.FAMILY.needs, advice)
     with limits.limited(limits.now() + _BOUND_SHARE * limits.time_left()):
         proof = _proof(product)
     bounds = product_bound(product, proof)
     ones = np.ones((1,) * len(product.sizes))
     sketches: tuple[Sketch, ...]
-    if name == "kronecker":
-        beside = _beside(bounds.lower or 0.0, callback)
-        draft = fit_kronecker(
+    if name == kronecker.NAME:
+        draft = kronecker.fit_kronecker(
             product,
             seed=seed,
             max_seconds=max_seconds,
-            callback=beside,
+            callback=callback,
             max_steps=max_steps,
-            enough=(bounds.lower or 0.0) * (1 + gap),
+            bound=bounds.lower or 0.0,
+            gap=gap,
         )
         sketches, error, status, family, why = (
             (Sketch(draft.factors, ones),),
             draft.error,
             draft.status,
-            "kronecker",
+            kronecker.NAME,
             _ONE,
         )
     else:
-        union = fit_union(product, seed=seed, max_seconds=max_seconds, callback=callback, max_steps=max_steps)
+        union = unions.fit_union(product, seed=seed, max_seconds=max_seconds, callback=callback, max_steps=max_steps)
         pairs = zip(union.blocks, union.answers, strict=True)
         sketches = tuple(
             Sketch(block.factors, ones if block.error > 0 else np.full_like(ones, np.inf), terms)
             for block, terms in pairs
         )
-        error, status, family, why = union.error, union.status, "union", _MANY
-    trace = (TracePoint(0.0, error, bounds.lower or 0.0),)
-    return Found(sketches, error, bounds.lower, bounds.svd, family, proof, why, status, trace)
-
-
-def _beside(bound: float, callback: Callback | None) -> Callback | None:
-    """Tell the bound, which is known before the search, with every step of it."""
-    return None if callback is None else lambda point: callback(replace(point, bound=bound))
+        error, status, family, why = union.error, union.status, unions.NAME, _MANY
+    return Found(sketches, error, bounds.lower, bounds.svd, family, proof, why, status)
 
 
 def _proof(product: ProductProblem) -> dict[str, object] | None:
     """The Gaussian optimum's proof where a small search finds it: it bounds Laplace strategies too."""
-    if choose(product) == "bases":
+    if choose(product) == bases.FAMILY.name:
         return None
     return fit_product(product, gap=_BOUND_GAP).proof

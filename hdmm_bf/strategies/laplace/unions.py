@@ -7,7 +7,7 @@ for every kind of edge. Tables of counts may be merged into larger ones that ans
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +15,12 @@ import numpy as np
 from hdmm_bf._types import RealMatrix, RealVector
 from hdmm_bf.matrix import Identity, Ones
 from hdmm_bf.problem.product import ProductProblem, Term
-from hdmm_bf.strategies.laplace.kronecker import Attributes, Clock, KroneckerDraft, fit_term, reach, reaches
-from hdmm_bf.strategies.search import Callback, Status
+from hdmm_bf.strategies.laplace import kronecker
+from hdmm_bf.strategies.laplace.kronecker import Attributes, KroneckerDraft, combined, reach, reaches
+from hdmm_bf.strategies.registry import Family
+from hdmm_bf.strategies.search import Callback, Progress, Status, search
+
+NAME = "union"
 
 _SHARE_PATIENCE = 15
 """Steps without gain after which the division of the budget is settled."""
@@ -45,11 +49,29 @@ def fit_union(
         The blocks together have L1 sensitivity at most 1 under the policy; each term is answered by its own block
         alone, and the error is the sum over the terms.
     """
-    clock, attributes = Clock(max_seconds, callback, max_steps=max_steps), Attributes(product, seed)
     if all(_is_table(term) for term in product.terms):
         return _fit_tables(product)
-    made = [fit_term(term, attributes, clock) for term in product.terms]
-    return _shared_out(product, made, tuple((k,) for k in range(len(made))))._replace(status=clock.status)
+    drafts = steps(product, seed=seed)
+    found = search(
+        (Progress(draft.error, 0.0, draft, None) for draft in drafts),
+        gap=0.0,
+        max_seconds=max_seconds,
+        max_iterations=max_steps,
+        callback=callback,
+    )
+    return found.best._replace(status=found.status)
+
+
+def steps(product: ProductProblem, *, seed: int) -> Iterator[UnionDraft]:
+    """Yield the union after every step of its terms, one term after the other, from the identity for each on."""
+    pool = Attributes(product, seed)
+    attributes = [pool.of(term) for term in product.terms]
+    blocks = [combined(term, own) for term, own in zip(product.terms, attributes, strict=True)]
+    answers = tuple((k,) for k in range(len(blocks)))
+    for k, (term, own) in enumerate(zip(product.terms, attributes, strict=True)):
+        for block in kronecker.steps(term, own):
+            blocks[k] = block
+            yield _shared_out(product, blocks, answers)
 
 
 def shares(errors: RealVector, moves: RealMatrix) -> RealVector:
@@ -156,3 +178,6 @@ def _tables(product: ProductProblem, groups: Groups) -> UnionDraft:
         for (table, _), error in zip(groups, errors.tolist(), strict=True)
     ]
     return _shared_out(product, blocks, tuple(terms for _, terms in groups))
+
+
+FAMILY = Family(name=NAME, noise="laplace", structured=True, search=fit_union)

@@ -9,7 +9,6 @@ with eta falling and q rising together. Starts are the identity on all cells tog
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,11 +16,12 @@ from scipy.sparse import csgraph
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import RealMatrix, RealVector
+from hdmm_bf.objectives.minimise import minimise
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.drafts import Draft, draft, edge_columns
 from hdmm_bf.strategies.laplace import cell_budgets as budget
 from hdmm_bf.strategies.laplace.cell_budgets import with_grounds
-from hdmm_bf.strategies.search import minimise
+from hdmm_bf.strategies.registry import Family, Turns
 
 NAME = "vertex"
 LARGEST_PRODUCT = 2 * 10**8
@@ -35,19 +35,6 @@ _DEEP = 3
 """Starts polished deeply before the kicks begin."""
 
 
-def loss(A: Any, V: Any, P: Any, eta: Any, q: Any) -> Any:
-    """Log of the error with the smoothed sensitivity; rows of zeros stay zero."""
-    import jax
-    import jax.numpy as jnp
-
-    h = jnp.sqrt((A @ P) ** 2 + eta**2).sum(axis=0)
-    top = jax.lax.stop_gradient(h.max())
-    C = jnp.linalg.cholesky(A.T @ A)
-    half = jax.scipy.linalg.solve_triangular(C, V, lower=True)
-    trace = jnp.trace(jax.scipy.linalg.solve_triangular(C, half.T, lower=True))
-    return jnp.log(trace) + 2 * jnp.log(top) + 2 / q * jnp.log(((h / top) ** q).sum())
-
-
 class _Polish:
     """Descend from a strategy through a sequence of sharper and sharper smoothings."""
 
@@ -57,11 +44,13 @@ class _Polish:
         self.P = problem.P.dense()
 
     def __call__(self, A: RealMatrix, *, start: float, stop: float, levels: int, iterations: int) -> Draft:
+        from hdmm_bf.objectives import losses
+
         best = current = self._draft(A)
         A = np.vstack([current.matrix, np.zeros((-len(A) % _PADDING, A.shape[1]))])
         powers = np.geomspace(0.3 / start, 0.08 / stop, levels)
         for eta, q in zip(np.geomspace(start, stop, levels), powers, strict=True):
-            _, A = minimise(loss, A, self.V, self.P, eta, q, max_iterations=iterations, tolerance=1e-11)
+            _, A = minimise(losses.vertex, A, self.V, self.P, eta, q, max_iterations=iterations, tolerance=1e-11)
             current = self._draft(A)
             A = current.matrix
             best = min(best, current, key=lambda d: d.error)
@@ -70,6 +59,16 @@ class _Polish:
 
     def _draft(self, A: RealMatrix) -> Draft:
         return draft(self.problem, "vertex", A, norm="L1", origin=NAME)
+
+
+POLISH = Turns(look=1, stale=1)
+"""One polish of the best strategy of the other families."""
+
+
+def applies(problem: Problem) -> bool:
+    """Whether the problem is small enough: strategies have about 1.3 rows per kept cell."""
+    cells = problem.grounding.kept.size
+    return 1.3 * cells * cells * problem.policy.num_edges <= LARGEST_PRODUCT
 
 
 def polish(problem: Problem, found: Draft) -> Draft:
@@ -223,3 +222,8 @@ class _Bumps:
         if rng.uniform() < 0.5:
             row = row * rng.uniform(0, 1, row.size)
         return np.asarray(rng.uniform(0.1, 0.5) * row @ self.D)[None]
+
+
+FAMILY = Family(
+    name=NAME, noise="laplace", structured=False, search=steps, applies=applies, turns=Turns(look=13, stale=25)
+)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import hdmm_bf as bf
-from hdmm_bf.fit import stored
+from hdmm_bf.fit import loading
 from tests.support.attack_kit import tricks
 
 W = np.array([[1.0, 2, 0, 0, 0, 1], [0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1]])
@@ -132,7 +132,7 @@ def with_claims(draft, folder):
         trial = copy.deepcopy(draft)
         trial.manifest |= {"status": status, "trace": [], "reached": {}}
         try:
-            made, _ = stored.check(write(trial, Path(folder) / f"trial-{status}"))
+            made, _ = loading.check(write(trial, Path(folder) / f"trial-{status}"))
         except Exception:  # noqa: BLE001 - whatever it is, the test proper will see it
             continue
         claims = {k: v for k, v in made._claims().items() if k not in ("trace", "reached", "options")}

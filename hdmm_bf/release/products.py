@@ -1,4 +1,4 @@
-"""Measuring and reconstructing with block strategies: products of small factors, nothing of the domain's size squared.
+"""Strategies by factors: measured and reconstructed without anything of the domain's size squared.
 
 The estimate of a linear query w is sum_b <(x)_i G_i^T w, y_b>, so every query costs its own factors only; for a
 workload of products whole tables of answers come from applying W_i G_i along every attribute.
@@ -7,47 +7,88 @@ workload of products whole tables of answers come from applying W_i G_i along ev
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, final
+from typing import Any, final
 
 import numpy as np
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool, Int, Int64
 
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import AnyArray, EdgeArray, IndexArray, Noise, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf.certificate import Certificate
 from hdmm_bf.certificate.exact import row_weight
+from hdmm_bf.data.checked import as_tables
 from hdmm_bf.data.tables import Tables
 from hdmm_bf.matrix import Dense, Identity, Incidence, Matrix, Ones, Sparse
-from hdmm_bf.problem.product import ProductProblem, Term, product_terms
+from hdmm_bf.problem.product import ProductProblem, Term, product_terms, product_view
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.release import intervals
 from hdmm_bf.release import noise as samplers
+from hdmm_bf.release.coverage import check_covered
 from hdmm_bf.release.noise import LARGEST
-from hdmm_bf.release.reconstruction import PROBE, PROBES
-from hdmm_bf.strategies.blocks import AnyTensor, Block, BlockStrategy, apply_factors
-from hdmm_bf.workload import AllRange, Boxes, Prefix, Workload
-
-if TYPE_CHECKING:
-    from hdmm_bf.release.plan import Plan
+from hdmm_bf.release.plan import Plan
+from hdmm_bf.release.public import PROBE, PROBES
+from hdmm_bf.release.reconstruction import Progress, Recovery, recovery
+from hdmm_bf.strategies.blocks import apply_factors
+from hdmm_bf.strategies.records import AnyTensor, Block, ProductStrategy
+from hdmm_bf.workload import AllRange, Boxes, Prefix, Workload, identity
 
 _EXACT_FLOAT = 2**53
 _BOX_BLOCK = 512
 _UNSEEN = 1e-10
 _ROUNDING = 1e-13
+_TAIL = 64
+"""Scales that no sample exceeds in practice."""
+_MOST_THREADS = 4
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class BlockRecovery:
-    """How answers of a block strategy become answers of a workload."""
+class ProductRecovery(Recovery):
+    """Products of small factors: nothing of the domain's size squared.
 
-    product: ProductProblem
-    strategy: BlockStrategy
+    Row J carries integer noise of scale sigma 2^bits / sqrt(M_J) in units of its grid, independent of all others. An
+    edge moves row J by an integer a_J, which costs a_J^2 / (2 scale_J^2) of rho (Gaussian) or |a_J| / scale_J of
+    epsilon (Laplace); the certificate's sensitivity bounds the sum over rows for every edge, rounded up.
+    """
 
-    def measure(self, data: Tables, *, room: Sequence[int]) -> list[AnyArray]:
+    problem: Problem
+    strategy: ProductStrategy
+
+    @property
+    def product(self) -> ProductProblem:
+        """The problem by its factors."""
+        return product_view(self.problem)
+
+    def read(self, counts: Any) -> Tables:
+        """Accept a histogram, or records for domains too large for one."""
+        return as_tables(self.problem, counts)
+
+    def measure(self, data: Tables, settled: Plan) -> list[AnyArray]:
+        """Return the exact integer answers of every block."""
+        room = [math.ceil(_TAIL * float(np.max(row_scales(b, settled), initial=0.0))) for b in self.strategy.blocks]
+        return self.exact_answers(data, room=room)
+
+    def exact_answers(self, data: Tables, *, room: Sequence[int]) -> list[AnyArray]:
         """Return the exact integer answers of every block: in 64 bits where they and noise of size `room` fit."""
         total = data.num_records
         return [_measured(block, data, total, spare) for block, spare in zip(self.strategy.blocks, room, strict=True)]
+
+    def add_noise(
+        self, exact: Sequence[AnyArray], data: Tables, settled: Plan, callback: Progress
+    ) -> tuple[AnyTensor, ...]:
+        """Return the noisy answers of every block; rows of precision 0 are not measured."""
+        measured, done = [], 0
+        for block, answers in zip(self.strategy.blocks, exact, strict=True):
+            noise = _draw(settled.noise, row_scales(block, settled), _counting(callback, done))
+            done += noise.size
+            noisy = np.ldexp((answers + noise).astype(np.float64), -sum(block.bits))
+            measured.append(np.where(block.full_precisions > 0, noisy, 0.0))
+        return tuple(measured)
 
     def estimate(self, measured: Sequence[AnyTensor]) -> RealVector:
         """Return the estimate of every cell; refused when the domain is too large to write out."""
@@ -62,7 +103,7 @@ class BlockRecovery:
     def answers(self, workload: Workload, measured: Sequence[AnyTensor]) -> RealVector:
         """Return the answers of any workload on the same domain that the strategy supports."""
         terms = self._terms(workload)
-        if workload is not self.product.problem.workload:
+        if workload is not self.problem.workload:
             self._check_complementary(f"workload {workload.spec}")
         if terms is None:
             found_all = np.asarray(workload.matrix.mv(self.estimate(measured)), dtype=np.float64)
@@ -107,12 +148,20 @@ class BlockRecovery:
             return np.zeros(workload.num_queries, dtype=bool)
         return np.concatenate([_public_rows(term, flows) for term in terms])
 
-    def variances(
-        self, workload: Workload, chosen: IndexArray | None = None, *, spreads: Sequence[AnyTensor] | None = None
+    def variances(self, workload: Workload, settled: Plan, chosen: IndexArray | None = None) -> RealVector:
+        """Return the variance of every answer, or of chosen ones, with the noise of a plan."""
+        return self.row_variances_carried(workload, [row_variances(b, settled) for b in self.strategy.blocks], chosen)
+
+    def unit_variances(self) -> RealVector:
+        """Return the variance of every answer at unit noise: 1 / precision on every row."""
+        rows = [_variances(block) for block in self.strategy.blocks]
+        return self.row_variances_carried(self.problem.workload, rows)
+
+    def row_variances_carried(
+        self, workload: Workload, rows: Sequence[AnyTensor], chosen: IndexArray | None = None
     ) -> RealVector:
-        """Return the variance of every answer, or of chosen ones, given that of every row: 1 / precision by default."""
+        """Return the variances of answers, given that of every row."""
         matrix = workload.matrix
-        rows = [_variances(block) for block in self.strategy.blocks] if spreads is None else spreads
         if isinstance(matrix, Boxes):
             return self._box_variances(matrix, chosen, rows)
         terms = self._terms(workload)
@@ -130,12 +179,12 @@ class BlockRecovery:
         every = np.where(self.public_queries(workload), 0.0, np.concatenate(found))
         return every if chosen is None else every[chosen]
 
-    def total_variance(self, settled: Plan) -> float:
+    def total_variance(self, settled: Plan, certificate: Certificate) -> float:
         """Return the sum of the variances of all answers, with the noise of a plan: from the factors' Gram matrices."""
         terms = self._written()
         blocks = [(block, row_variances(block, settled)) for block in self.strategy.blocks]
         if terms is None:
-            return float(sum(self.variances(self.product.problem.workload, spreads=[s for _, s in blocks])))
+            return float(sum(self.row_variances_carried(self.problem.workload, [s for _, s in blocks])))
         total = 0.0
         for number, term in enumerate(terms):
             for block, spread in blocks:
@@ -146,7 +195,7 @@ class BlockRecovery:
 
     def _written(self) -> tuple[Term, ...] | None:
         """The fitted workload by its factors, as written."""
-        workload = self.product.problem.workload
+        workload = self.problem.workload
         return product_terms(workload.matrix, self.product.sizes) if workload.is_weighted else self.product.terms
 
     def _check_complementary(self, what: str) -> None:
@@ -172,6 +221,61 @@ class BlockRecovery:
                 parts = [(s[boxes.high[queries, i] + 1] - s[boxes.low[queries, i]]) ** 2 for i, s in enumerate(sums)]
                 total[start : start + _BOX_BLOCK] += _paired(parts, spread)
         return total
+
+    def half_widths(self, settled: Plan, level: float, chosen: Int[np.ndarray, " q"]) -> RealVector:
+        """Return half widths from normal quantiles, or from a tail bound for sums of Laplace variables."""
+        stddev = np.sqrt(self.variances(self.problem.workload, settled))[chosen]
+        return np.asarray(intervals.half_width(settled.noise, level) * stddev)
+
+    def interval_method(self, settled: Plan, num_queries: int) -> str:
+        """Say how intervals are made."""
+        return "normal" if settled.noise == "gaussian" else "tail bound"
+
+    def precision(self) -> SquareMatrix:
+        """Refuse: nothing of the domain's size squared is made."""
+        raise fail("postprocess", repr(self.strategy), "is not written out", "Leave post-processing out.")
+
+    def reconstruction(self) -> RealMatrix:
+        """Refuse: a strategy by factors reconstructs by its factors."""
+        advice = "Export the factors, or release and ask for answers."
+        raise fail("fit.reconstruction", repr(self.strategy), "is not written out", advice)
+
+    def check_covers(self, workload: Workload) -> None:
+        """Refuse queries that the strategy does not measure: made-up data, measured without noise, must give the truth.
+
+        Guarantees:
+            A workload with a query whose answer would be biased is refused, but for a chance in which the bias vanishes
+            on made-up random data.
+        """
+        if workload.num_cells != self.problem.policy.num_cells:
+            self._terms(workload)  # refuses another domain
+        check_covered(self.problem, workload, lambda data: self.answers(workload, self._without_noise(data)))
+
+    def _without_noise(self, data: Tables) -> tuple[AnyTensor, ...]:
+        exact = self.exact_answers(data, room=[0] * len(self.strategy.blocks))
+        pairs = zip(self.strategy.blocks, exact, strict=True)
+        scaled = [(block, np.ldexp(y.astype(np.float64), -sum(block.bits))) for block, y in pairs]
+        return tuple(np.where(block.full_precisions > 0, y, 0.0) for block, y in scaled)
+
+    def check_steps(self, steps: Sequence[str]) -> None:
+        """Refuse: post-processing needs the written-out precision of a dense strategy."""
+        if steps:
+            raise fail("postprocess", ", ".join(steps), "is for domains that fit a dense strategy", "Leave it out.")
+
+    def check_estimate(self) -> None:
+        """Refuse an estimate of a strategy that measures tables by themselves, or of too many cells."""
+        zeros = tuple(np.broadcast_to(0.0, block.shape) for block in self.strategy.blocks)
+        _ = self.estimate(zeros)
+        self.check_covers(identity(self.problem.policy.domain))
+
+
+@recovery.register
+def _(strategy: ProductStrategy, problem: Problem) -> ProductRecovery:
+    return ProductRecovery(problem, strategy)
+
+
+def _counting(callback: Progress, before: int) -> Progress:
+    return None if callback is None else lambda done: callback(before + done)
 
 
 def _check_measured(workload: Workload, maps: list[RealMatrix], block: Block) -> None:
@@ -307,3 +411,21 @@ def _measured(block: Block, data: Tables, total: int, room: int) -> AnyArray:
     else:  # whole numbers of any size
         answers = apply_factors([f.astype(object) for f in factors], table.astype(object))
     return np.asarray(constant * answers).reshape(block.shape)
+
+
+def _draw(noise: Noise, scales: AnyTensor, callback: Callable[[int], None] | None) -> Int64[np.ndarray, ...]:
+    """Draw independent noise with one sampler for each different scale."""
+    levels, place, counts = np.unique(scales, return_inverse=True, return_counts=True)
+    order = np.argsort(place.ravel(), kind="stable")
+    drawn, start = np.zeros(scales.size, dtype=np.int64), 0
+    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+        for part in pool.map(lambda level, size: _samples(noise, level, size), levels.tolist(), counts.tolist()):
+            drawn[order[start : start + part.size]] = part
+            start += part.size
+            if callback is not None:
+                callback(start)
+    return drawn.reshape(scales.shape)
+
+
+def _samples(noise: Noise, scale: float, size: int) -> Int64[np.ndarray, " size"]:
+    return samplers.at_scale(noise, scale).draw(size) if scale > 0 else np.zeros(size, dtype=np.int64)

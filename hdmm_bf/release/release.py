@@ -1,11 +1,11 @@
-"""What every release can say: answers, how good they are, what was promised and what is public."""
+"""The release: private answers, how good they are, what was promised and what is public."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from jaxtyping import Int64
@@ -17,6 +17,9 @@ from hdmm_bf._types import RealVector
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release import intervals
 from hdmm_bf.release.plan import Plan
+from hdmm_bf.release.postprocess import Processed, postprocess
+from hdmm_bf.release.reconstruction import Recovery
+from hdmm_bf.workload import Workload
 
 _SHOWN = 5
 """Answers that a notebook shows."""
@@ -32,20 +35,25 @@ class Interval(NamedTuple):
     high: RealVector
 
 
+@final
 @dataclass(frozen=True, eq=False)
-class Released(ABC):
-    """Private answers. Everything in it may be published.
+class Release:
+    """Private answers and how good they are. Everything in it may be published.
 
     Attributes:
         problem: the workload and the policy.
         plan: the noise and the promise.
+        measured: the noisy measurements: an estimate of every cell with the public totals, or one tensor per block.
+        recovery: how they become answers.
     """
 
     problem: Problem
     plan: Plan
+    measured: Any
+    recovery: Recovery
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._name}, {self.plan.promise}, rmse {self.plan.rmse:.6g})"
+        return f"Release({self._name}, {self.plan.promise}, rmse {self.plan.rmse:.6g})"
 
     def _repr_html_(self) -> str:
         rows = [
@@ -71,9 +79,56 @@ class Released(ABC):
     def _name(self) -> str:
         return f"{self.problem.workload.title} under {self.problem.policy.title}"
 
-    @abstractmethod
+    @cached_property
+    def answers(self) -> RealVector:
+        """Unbiased answers of the workload; refused when they are too many, then use `answer`."""
+        return self.recovery.answers(self.problem.workload, self.measured)
+
+    @cached_property
+    def stddev(self) -> RealVector:
+        """Standard deviation of every answer."""
+        return np.asarray(np.sqrt(self.recovery.variances(self.problem.workload, self.plan)))
+
+    @cached_property
+    def estimate(self) -> RealVector:
+        """Unbiased estimate of every cell; refused when they are too many."""
+        return self.recovery.estimate(self.measured)
+
+    @property
+    def totals(self) -> RealVector:
+        """Exact totals of the policy's public components, where cells are estimated one by one."""
+        return np.asarray(self.measured.totals)
+
+    def interval(self, level: float, queries: Sequence[int] | None = None) -> Interval:
+        """Return the ends of intervals that cover the true answers, each with probability `level`.
+
+        Guarantees:
+            Gaussian noise: normal quantiles. Laplace noise: quantiles of the sum of Laplace variables in each answer,
+            or wider ends from a tail bound when there are too many to compute; `interval_method` says which.
+        """
+        intervals.check_level(level)
+        chosen = self.chosen(queries)
+        width = self.recovery.half_widths(self.plan, level, chosen)
+        return Interval(self.answers[chosen] - width, self.answers[chosen] + width)
+
+    def interval_method(self, num_queries: int | None = None) -> str:
+        """Say how intervals for that many queries are made: "normal", "exact Laplace sums" or "tail bound"."""
+        m = self.problem.workload.num_queries if num_queries is None else num_queries
+        return self.recovery.interval_method(self.plan, m)
+
+    def answer(self, workload: Workload) -> tuple[RealVector, RealVector]:
+        """Return answers and standard deviations of another workload on the same domain, at no further cost."""
+        self.recovery.check_covers(workload)
+        variances = self.recovery.variances(workload, self.plan)
+        return self.recovery.answers(workload, self.measured), np.sqrt(variances)
+
+    def postprocess(self, *steps: str) -> Processed:
+        """Return the histogram and answers after "nonnegative", "isotonic" (lines) or "integers", in that order."""
+        return postprocess(self, *steps)
+
     def _some(self, chosen: Int64[np.ndarray, " q"]) -> tuple[RealVector, RealVector]:
         """Return answers and standard deviations of chosen queries."""
+        return self.answers[chosen], np.sqrt(self.recovery.variances(self.problem.workload, self.plan, chosen))
 
     @property
     def discloses(self) -> list[str]:

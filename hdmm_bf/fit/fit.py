@@ -1,39 +1,47 @@
-"""What every fit can say: facts from its certificate, errors before anything is spent."""
+"""The `Fit` that users hold: a strategy, its certificate, and what follows from them before anything is spent.
+
+Every number of a `Fit` is its certificate's: derived from the shipped integers, not taken from the search.
+"""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
-from hdmm_bf import __version__, _display
+from hdmm_bf import __version__, _display, bundle
 from hdmm_bf import policy as policies
 from hdmm_bf._checks import fail, whole_numbers
-from hdmm_bf._types import IndexArray, Noise, RealVector
+from hdmm_bf._types import Noise, RealMatrix, RealVector
 from hdmm_bf.bounds.dense import Bounds
-from hdmm_bf.certificate.dense import Certificate
+from hdmm_bf.certificate import Certificate
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.release.plan import Plan, plan
+from hdmm_bf.release.plan import plan
 from hdmm_bf.release.privacy import loss_for, zcdp_epsilon
+from hdmm_bf.release.reconstruction import Recovery, recovery
 from hdmm_bf.strategies import Status, TracePoint
+from hdmm_bf.strategies.records import Strategy
 from hdmm_bf.strategies.search import SENTENCES
 
 TRACE_KEPT = 200
 """Steps of a search that a bundle keeps, evenly chosen, the first and the last among them."""
 
 
+@final
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Facts(ABC):
+class Fit:
     """A strategy for a workload under a policy, with its certificate.
 
     Attributes:
         problem: the workload and the policy.
+        strategy: what is measured, as it ships.
         certificate: what holds for the strategy as it ships.
+        proof: what proves the lower bound; None when no bound is proven.
         requested_gap: the gap that was asked for.
         seed: the seed of the search.
         status: how the search ended.
@@ -41,11 +49,14 @@ class Facts(ABC):
         options: limits and family that the search was given, where it was given any.
         trace: error and bound after every step; a bundle keeps at most `TRACE_KEPT` of them.
         reached: unit error that every mechanism and family reached.
+        why: why this family was chosen, or what the search had to do otherwise than asked, in words.
         digest: sha256 of the manifest of the bundle it was read from; None for a fit that was not read.
     """
 
     problem: Problem
+    strategy: Strategy
     certificate: Certificate
+    proof: dict[str, Any] | None
     requested_gap: float
     seed: int
     status: Status
@@ -53,6 +64,7 @@ class Facts(ABC):
     options: Mapping[str, Any] = field(default_factory=dict)
     trace: tuple[TracePoint, ...] = ()
     reached: Mapping[str, float] = field(default_factory=dict)
+    why: str = ""
     digest: str | None = None
 
     def __repr__(self) -> str:
@@ -76,32 +88,45 @@ class Facts(ABC):
         return f"{self.problem.workload.title} under {self.problem.policy.title}"
 
     @property
-    @abstractmethod
-    def bounds(self) -> Bounds:
-        """The SVD bound and the best proven bound."""
+    def weights(self) -> RealVector:
+        """Edge weights that prove the lower bound; empty where the bound is proven by factors."""
+        by_edges = self.proof is not None and self.proof["kind"] == "edges"
+        return np.asarray(self.proof["weights"]) if by_edges and self.proof is not None else np.empty(0)
 
     @property
-    @abstractmethod
+    def bounds(self) -> Bounds:
+        """The SVD bound and the best proven bound; zero where none is proven."""
+        return Bounds(self.certificate.svd_bound, self.certificate.lower_bound, self.weights, self.gap)
+
+    @property
     def family(self) -> str:
         """The family that found the strategy."""
+        return self.strategy.family
 
     @property
-    @abstractmethod
     def num_rows(self) -> int:
         """Number of queries measured."""
+        return self.strategy.num_rows
 
-    @property
-    @abstractmethod
-    def recovery(self) -> Any:
+    @cached_property
+    def recovery(self) -> Recovery:
         """How noisy answers of the strategy become answers of the workload."""
+        return recovery(self.strategy, self.problem)
 
-    @abstractmethod
-    def _deviations(self, settled: Plan, chosen: IndexArray | None) -> RealVector:
-        """Return the standard deviation of every answer, or of chosen ones, with the noise of a plan."""
+    def reconstruction(self) -> RealMatrix:
+        """Return W A^+, m x r: it turns noisy answers of the strategy into answers of the workload."""
+        return self.recovery.reconstruction()
 
-    @abstractmethod
     def save(self, path: str | Path) -> Path:
         """Write the fit as a bundle, a folder of plain files."""
+        return bundle.write(
+            path,
+            problem=self.problem,
+            strategy=self.strategy,
+            proof=self.proof,
+            certificate=self.certificate.as_dict(),
+            manifest=self._claims(),
+        )
 
     @property
     def noise(self) -> Noise:
@@ -180,7 +205,7 @@ class Facts(ABC):
         if chosen is not None and chosen.size and not (chosen.min() >= 0 and chosen.max() < m):
             worst = chosen.min() if chosen.min() < 0 else chosen.max()
             raise fail("fit.per_query_stddev", f"query {worst}", f"queries are 0 to {m - 1}", "Correct it.")
-        return self._deviations(settled, chosen)
+        return np.asarray(np.sqrt(self.recovery.variances(self.problem.workload, settled, chosen)))
 
     def summary(self) -> dict[str, Any]:
         """Return the facts about this fit as plain values."""
@@ -217,6 +242,7 @@ class Facts(ABC):
             "requested_gap": self.requested_gap,
             "options": dict(self.options),
             "reached": dict(self.reached),
+            "why": self.why,
             "trace": [[p.seconds, p.error, p.bound] for p in (self.trace[i] for i in kept)],
         }
 

@@ -1,0 +1,101 @@
+"""One bundle: a fitted strategy as a folder of plain files that anybody can check.
+
+`NAME.bf/` holds `manifest.json` (what it is, and the sha256 of every other file), the strategy (`strategy.npz`, or
+`blocks.npz` for one by factors), `policy.npz`, `workload.npz` (unless a spec string says it all) and
+`certificate.json`. Nothing is pickled. A bundle is written beside its place and then renamed, so a killed process
+leaves the old one or none. What differs between kinds of strategy is how
+arrays are encoded and decoded, one module each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import singledispatch
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+from hdmm_bf.bundle import matrices, products
+from hdmm_bf.bundle.checks import BLOCKS
+from hdmm_bf.bundle.files import check_place, json_bytes, parse_json, read_folder, write_folder
+from hdmm_bf.domain import Domain
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, Strategy
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What a bundle holds, checked against its checksums but not yet certified."""
+
+    problem: Problem
+    strategy: Strategy
+    proof: dict[str, Any] | None
+    certificate: dict[str, Any]
+    manifest: dict[str, Any]
+    digest: str
+
+
+class Encoded(NamedTuple):
+    """The files of a problem, a strategy and a proof, and what the manifest says of them."""
+
+    files: dict[str, bytes]
+    record: dict[str, Any]
+
+
+@singledispatch
+def encode(strategy: Any, problem: Problem, proof: dict[str, Any] | None) -> Encoded:
+    """Return the files of a strategy; one implementation per record."""
+    raise TypeError(f"no files for {type(strategy).__name__}")
+
+
+@encode.register
+def _(strategy: MatrixStrategy, problem: Problem, proof: dict[str, Any] | None) -> Encoded:
+    return Encoded(*matrices.encode(strategy, problem, proof))
+
+
+@encode.register
+def _(strategy: ProductStrategy, problem: Problem, proof: dict[str, Any] | None) -> Encoded:
+    return Encoded(*products.encode(strategy, problem, proof))
+
+
+def write(
+    path: str | Path,
+    *,
+    problem: Problem,
+    strategy: Strategy,
+    proof: dict[str, Any] | None,
+    certificate: dict[str, Any],
+    manifest: dict[str, Any],
+) -> Path:
+    """Write a bundle, replacing an older one of the same name only when the new one is complete."""
+    target = check_place(path)
+    encoded = encode(strategy, problem, proof)
+    record = {
+        **manifest,
+        "domain": domain_record(problem.policy.domain),
+        **encoded.record,
+        "sensitivity_exact": certificate["sensitivity_exact"],
+        "bits": certificate["bits"],
+    }
+    write_folder(target, record, {**encoded.files, "certificate.json": json_bytes(certificate)})
+    return target
+
+
+def read(path: str | Path, *, expect: str | None = None) -> Contents:
+    """Read a bundle whose files are the ones its manifest names, byte for byte, and of the types they should be.
+
+    Guarantees:
+        A bundle with a file edited, truncated, missing or taken from another bundle is refused, naming the file.
+        A policy or workload called by a spec string is the one of that name. Nothing outside the folder is read.
+    """
+    folder = Path(path)
+    manifest, files, digest = read_folder(path, expect=expect)
+    decode = products.decode if BLOCKS in files else matrices.decode
+    problem, strategy, proof = decode(folder, manifest, files)
+    certificate = parse_json(folder, "certificate.json", files["certificate.json"])
+    return Contents(problem, strategy, proof, certificate, manifest, digest)
+
+
+def domain_record(domain: Domain) -> dict[str, Any]:
+    """Describe a domain for a manifest."""
+    return {"sizes": domain.sizes, "names": domain.names, "labels": domain.labels}

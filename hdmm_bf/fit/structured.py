@@ -1,0 +1,78 @@
+"""Fits for large domains: structured search, block strategies, factors instead of matrices."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hdmm_bf._checks import fits, readable_bytes
+from hdmm_bf.bounds.dense import Bounds
+from hdmm_bf.bounds.products import product_svd_bound
+from hdmm_bf.fit.certified import certified
+from hdmm_bf.fit.fit import Fit
+from hdmm_bf.fit.memory import most_memory, product_bytes
+from hdmm_bf.fit.options import FitOptions
+from hdmm_bf.fit.reserve import product_seconds
+from hdmm_bf.problem.product import ProductProblem
+from hdmm_bf.strategies import Callback, limits
+from hdmm_bf.strategies.blocks import from_factors
+from hdmm_bf.strategies.gaussian import Found, fit_product
+from hdmm_bf.strategies.gaussian.choose import choose
+from hdmm_bf.strategies.gaussian.proofs import best_proof
+from hdmm_bf.strategies.laplace.structured import fit_laplace
+from hdmm_bf.strategies.records import ProductStrategy
+
+_LAPLACE_SECONDS = 120.0
+"""Time limit of a structured Laplace search when none is given."""
+
+_SEARCH_SHARE = 0.95
+"""The search stops at this share of the wanted gap; the rest is for the grid."""
+
+
+def fit_structured(product: ProductProblem, options: FitOptions) -> Fit:
+    """Search the structured families, put the best on a grid, and certify it."""
+    name = options.family or (choose(product) if options.noise == "gaussian" else "kronecker")
+    needed = product_bytes(product, name)
+    fits("fit", f"{math.prod(product.sizes)} cells", needed, advice="Use a smaller domain.", limit=most_memory())
+    with limits.limited(options.until(0.0 if options.max_seconds is None else product_seconds(product))):
+        found = _search(product, options)
+    limits.keep()
+    blocks = tuple(from_factors(sketch.factors, sketch.precisions, sketch.terms) for sketch in found.sketches)
+    strategy = ProductStrategy(blocks, found.family)
+    why = f"{found.why}; about {readable_bytes(needed)} of memory"
+    return certified(product.problem, strategy, found.proof, options, status=found.status, why=why)
+
+
+def _search(product: ProductProblem, options: FitOptions) -> Found:
+    if options.noise == "gaussian":
+        return fit_product(
+            product,
+            gap=_SEARCH_SHARE * options.gap,
+            callback=options.callback,
+            family=options.family,
+            mesh=options.mesh,
+            max_steps=options.max_steps,
+        )
+    return fit_laplace(
+        product,
+        seed=options.seed,
+        max_seconds=math.inf if options.limited else _LAPLACE_SECONDS,
+        callback=options.callback,
+        max_steps=options.max_steps,
+        family=options.family,
+        gap=options.gap,
+    )
+
+
+def structured_bound(
+    product: ProductProblem, *, gap: float, max_seconds: float | None, callback: Callback | None
+) -> Bounds:
+    """Return the bounds that can be evaluated from the factors, with their tightness where a small search shows it."""
+    with limits.limited(limits.now() + (math.inf if max_seconds is None else max_seconds)):
+        if choose(product) == "bases":
+            lower, _ = best_proof(product)
+            svd = product_svd_bound(product)
+            return Bounds(svd or 0.0, max(lower or 0.0, svd or 0.0), np.empty(0), math.inf)
+        found = fit_product(product, gap=gap, callback=callback)
+    return Bounds(found.svd or 0.0, max(found.bound or 0.0, found.svd or 0.0), np.empty(0), found.gap)

@@ -1,0 +1,73 @@
+"""Losses whose Gram matrix is spread over a mesh by its rows: see `objectives.losses` for the formulas."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+from hdmm_bf import _linalg as la
+from hdmm_bf._types import SquareMatrix
+from hdmm_bf.objectives.losses import p_identity_inverse
+from hdmm_bf.parallel.devices import Mesh, everywhere, in_rows, mapped, padding, replicate, spread, whole
+
+_BLOCK = 16
+"""Rows of V that are multiplied at once."""
+
+
+@functools.cache
+def p_identity(mesh: Mesh) -> Callable[..., jax.Array]:
+    """Return `losses.p_identity` for a V on the mesh: a function of the roots and of what `gram_on` returns."""
+    energy = _energy(mesh)
+
+    def loss(roots: Float[Array, "p e"], diagonal: Float[Array, " e"], V: Float[Array, "padded e"]) -> jax.Array:
+        d, Y = p_identity_inverse(roots)
+        return jnp.log((d * d) @ diagonal - energy(Y * d, V))
+
+    return loss
+
+
+@la.in_float64
+def gram_on(mesh: Mesh, V: SquareMatrix) -> tuple[jax.Array, jax.Array]:
+    """Return the diagonal of V on every device, and V in rows."""
+    rows = np.pad(V, ((0, padding(len(V), _BLOCK * mesh.size)), (0, 0)))
+    return replicate(np.diag(V).copy(), mesh), spread(rows, mesh)
+
+
+def _energy(mesh: Mesh) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    """Return the function A, V -> tr(A V A^T), whose derivative 2 A V is the product it makes anyway.
+
+    Every device multiplies its rows of V in blocks of one size, so that the number of devices does not change a bit of
+    the result: descents of hundreds of steps would magnify the least difference.
+    """
+
+    def program(At: Float[Array, "e p"], V: Float[Array, "rows e"]) -> jax.Array:
+        blocks = V.reshape(-1, _BLOCK, V.shape[1])
+        own = lax.map(lambda rows: rows @ At, blocks).reshape(-1, At.shape[1])
+        return jnp.asarray(everywhere(own))
+
+    rows_of_product = mapped(mesh, program, (whole(), in_rows()), whole())
+
+    def product(A: Float[Array, "p e"], V: Float[Array, "padded e"]) -> jax.Array:
+        return jnp.asarray(rows_of_product(A.T, V)[: A.shape[1]].T)
+
+    @jax.custom_vjp
+    def energy(A: Float[Array, "p e"], V: Float[Array, "padded e"]) -> jax.Array:
+        return (product(A, V) * A).sum()
+
+    def forward(A: Float[Array, "p e"], V: Float[Array, "padded e"]) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        AV = product(A, V)
+        return (AV * A).sum(), (AV, V)
+
+    def backward(saved: Any, slope: jax.Array) -> tuple[jax.Array, jax.Array]:
+        AV, V = saved
+        return 2 * slope * AV, jnp.zeros_like(V)
+
+    energy.defvjp(forward, backward)
+    return energy

@@ -1,0 +1,169 @@
+"""Strategies as they ship: plain frozen records of integers, so that what was checked is what runs.
+
+What can be done with one is a function with one implementation per record, registered by the layer that owns it: the
+certificate registers `exact_sensitivity` and `certify`, the release `reconstruction`, the bundle `encode`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import reduce
+from typing import ClassVar, Literal, TypeAlias, final
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from hdmm_bf._checks import fits
+from hdmm_bf._types import RealMatrix
+
+AnyTensor: TypeAlias = Float64[np.ndarray, "..."]
+Kind: TypeAlias = Literal["vertex", "edge"]
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixStrategy:
+    """A strategy that is written out: integers over 2^bits.
+
+    Integers times counts are integers, so noise can be added exactly, and the sensitivity is an exact integer (L1) or
+    the square root of one (L2), over 2^bits.
+
+    Attributes:
+        integers: A times 2^bits, r x c.
+        bits: binary places of the grid.
+        family: the family that found it.
+    """
+
+    integers: Int64[np.ndarray, "r c"]
+    bits: int
+    family: str
+
+    kind: ClassVar[Kind]
+
+    def __post_init__(self) -> None:
+        own = self.integers.copy()
+        own.setflags(write=False)  # what was certified is what runs
+        object.__setattr__(self, "integers", own)
+
+    def __repr__(self) -> str:
+        rows, columns = self.integers.shape
+        return f"{type(self).__name__}({self.family}, {rows} x {columns}, grid 2^-{self.bits})"
+
+    @property
+    def num_rows(self) -> int:
+        """Number of queries measured."""
+        return len(self.integers)
+
+    def matrix(self) -> RealMatrix:
+        """Return A: r x n over the cells, with zero columns for cells given up, or r x e over the edges."""
+        return np.asarray(np.ldexp(self.integers.astype(np.float64), -self.bits))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CellStrategy(MatrixStrategy):
+    """A matrix over the cells: A x is measured."""
+
+    kind: ClassVar[Kind] = "vertex"
+    __repr__ = MatrixStrategy.__repr__
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EdgeStrategy(MatrixStrategy):
+    """A matrix over the edges of a policy that is no forest: only x + P S^+ noise may be published."""
+
+    kind: ClassVar[Kind] = "edge"
+    __repr__ = MatrixStrategy.__repr__
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows that are products of rows.
+
+    Attributes:
+        integers: for every attribute the factor times 2^bits, r_i x n_i.
+        bits: binary places of every factor.
+        precisions: one precision per row, r_1 x ... x r_d: 1 / variance, relative to the noise of the release; infinite
+            for public rows. May be given as a tensor that broadcasts to that shape.
+        inverses: for every attribute G_i, n_i x r_i: what a measured row adds to the estimate.
+        terms: terms of the workload that this block answers alone; None when the blocks complement each other.
+    """
+
+    integers: tuple[Int64[np.ndarray, "_ _"], ...]
+    bits: tuple[int, ...]
+    precisions: AnyTensor
+    inverses: tuple[RealMatrix, ...]
+    terms: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for array in (*self.integers, self.precisions, *self.inverses):
+            array.setflags(write=False)  # what was certified is what runs
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows of every factor."""
+        return tuple(len(factor) for factor in self.integers)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of measured rows."""
+        return math.prod(self.shape)
+
+    def factor(self, attribute: int) -> RealMatrix:
+        """Return R_i."""
+        return np.asarray(np.ldexp(self.integers[attribute].astype(np.float64), -self.bits[attribute]))
+
+    def answers(self, term: int) -> bool:
+        """Whether a term of the workload is answered, or partly answered, by this block."""
+        return self.terms is None or term in self.terms
+
+    @property
+    def full_precisions(self) -> AnyTensor:
+        """Precisions written out in the block's shape."""
+        return np.broadcast_to(self.precisions, self.shape)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ProductStrategy:
+    """An implicit strategy for domains too large to write a matrix over their cells.
+
+    A block measures every product of rows, one from an integer factor of each attribute, each with a precision of its
+    own. A row that no edge of the policy sees (a public total) has infinite precision and is measured without noise.
+
+    Attributes:
+        blocks: what is measured.
+        family: the family that found it.
+    """
+
+    blocks: tuple[Block, ...]
+    family: str
+
+    kind: ClassVar[Literal["blocks"]] = "blocks"
+
+    def __repr__(self) -> str:
+        return f"ProductStrategy({self.family}, {len(self.blocks)} blocks, {self.num_rows} rows)"
+
+    @property
+    def num_rows(self) -> int:
+        """Number of queries measured."""
+        return sum(block.num_rows for block in self.blocks)
+
+    def matrix(self) -> RealMatrix:
+        """Return the strategy written out, rows scaled to equal noise, without public rows; refused when too large."""
+        n = math.prod(factor.shape[1] for factor in self.blocks[0].integers)
+        rows = self.num_rows
+        fits("strategy.matrix", f"{rows} x {n}", rows * n * 8, advice="Export the factors instead.")
+        parts = []
+        for block in self.blocks:
+            weights = np.sqrt(block.full_precisions.ravel())
+            noisy = np.isfinite(weights)
+            dense = reduce(np.kron, [block.factor(i) for i in range(len(block.integers))])
+            parts.append(weights[noisy, None] * dense[noisy])
+        return np.concatenate(parts)
+
+
+Strategy: TypeAlias = MatrixStrategy | ProductStrategy
+"""Any strategy that ships; make a `CellStrategy`, an `EdgeStrategy` or a `ProductStrategy`."""
