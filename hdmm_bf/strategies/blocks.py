@@ -37,11 +37,11 @@ class Block:
     """Rows that are products of rows.
 
     Attributes:
-        integers: for every attribute the factor times 2^bits, r_i x n_i.
+        integers: forevery attribute the factor times 2^bits, r_i x n_i.
         bits: binary places of every factor.
         precisions: one precision a row, r_1 x ... x r_d: 1 / variance, relative to the noise of the release; infinite
             for public rows. May be given as a tensor that broadcasts to that shape.
-        inverses: for every attribute G_i, n_i x r_i: what a measured row adds to the estimate.
+        inverses: forevery attribute G_i, n_i x r_i: what a measured row adds to the estimate.
         terms: terms of the workload that this block answers alone; None when the blocks complement each other.
     """
 

@@ -42,16 +42,14 @@ def draft(problem: Problem, kind: Kind, matrix: RealMatrix, *, norm: Norm, origi
 
 
 def column_norms(problem: Problem, kind: Kind, matrix: RealMatrix, *, norm: Norm) -> RealVector:
-    """Return ||A p_e|| (vertex) or ||S_e|| (edge) for every edge."""
+    """Return ||A p_e|| (vertex) or ||S_e|| (edge) forevery edge."""
     columns = edge_columns(problem, matrix) if kind == "vertex" else matrix
     return np.asarray(np.abs(columns).sum(axis=0) if norm == "L1" else np.sqrt((columns**2).sum(axis=0)))
 
 
 def edge_columns(problem: Problem, matrix: RealMatrix) -> RealMatrix:
     """Return A P for a matrix over the kept cells, without forming P."""
-    P = problem.P
-    with_ground = np.concatenate([matrix, np.zeros((len(matrix), 1))], axis=1)
-    return np.asarray(with_ground[:, P.head] - with_ground[:, P.tail])
+    return problem.P.differences(matrix)
 
 
 def edge_gram(problem: Problem) -> SquareMatrix:

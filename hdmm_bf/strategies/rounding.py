@@ -142,7 +142,7 @@ def _integer_basis(problem: Problem, X: SquareMatrix) -> tuple[np.ndarray, Int64
     """Find E = [I, T], T integer, whose rows span the workload's, if there is one and the workload is singular.
 
     The pivots are cells whose columns of W are independent; every other column is T-combined from them, exactly: the
-    workload is applied to what is left over, in its own arithmetic. Then X = E^T X_pp E for every X on that row space,
+    workload is applied to what is left over, in its own arithmetic. Then X = E^T X_pp E forevery X on that row space,
     and M E is exact whatever grid M is on.
     """
     V = problem.gram

@@ -1,7 +1,7 @@
 """One attribute's basis S, square and not orthogonal, with everything the product formulas need of it and its gradient.
 
-With T = S^-T: g_tj = (T^T V_t T)_jj for every Gram matrix, A_ej = (p_e^T S)_j^2 for every edge (p_e = e_u for an edge
-to BOTTOM), C_cj = S_cj^2 for every cell. The first columns of S may be pinned: indicators of public components, or
+With T = S^-T: g_tj = (T^T V_t T)_jj forevery Gram matrix, A_ej = (p_e^T S)_j^2 forevery edge (p_e = e_u for an edge
+to BOTTOM), C_cj = S_cj^2 forevery cell. The first columns of S may be pinned: indicators of public components, or
 the ones. Where the attribute reads the same backwards, S has an even and an odd block, and one cell and edge of each
 pair are kept.
 """

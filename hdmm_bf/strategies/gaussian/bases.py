@@ -39,7 +39,7 @@ _LARGE_SIDE = 400
 _SMALL, _TRIALS, _GROWTH = 48, 9, 2.5
 """Side of the grid on which weights of the bound are tried, how often, and by which power of the side time grows."""
 _TENSORS = 85
-"""Tensors over the cells that the search keeps, one for every correction of L-BFGS among them; from measured peaks on
+"""Tensors over the cells that the search keeps, one forevery correction of L-BFGS among them; from measured peaks on
 grids of side 64 to 1000."""
 _COARSE_SHARE = 0.6
 """Share of a time limit that coarse levels may use."""

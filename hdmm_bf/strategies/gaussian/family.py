@@ -1,4 +1,4 @@
-"""The strategies X = S diag(M) S^T, S = S_1 (x) ... (x) S_d, with one precision M_J for every product of columns.
+"""The strategies X = S diag(M) S^T, S = S_1 (x) ... (x) S_d, with one precision M_J forevery product of columns.
 
     error   sum_J v_J / M_J,    v_J = sum_t w_t^2 prod_i g_{i t j_i}
     d of an edge e of attribute i at the cells c of the others:    sum_J M_J A_{i e j_i} prod_{k != i} C_{k c_k j_k}
@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from hdmm_bf._types import IndexArray, RealMatrix, RealVector
+from hdmm_bf.matrix import apply_factors
 from hdmm_bf.objectives.minimise import HOPELESS
 from hdmm_bf.strategies.gaussian.ascent import Point, ascent
 from hdmm_bf.strategies.gaussian.attribute import Attribute, Blocks
@@ -42,7 +43,7 @@ class Bases:
 
     Args:
         attributes: one an attribute; the same object twice where two attributes are equal.
-        numbers: for every attribute and term, which of the attribute's Gram matrices the term has.
+        numbers: forevery attribute and term, which of the attribute's Gram matrices the term has.
         squares: w_t^2.
         public: which products are public.
     """
@@ -92,14 +93,14 @@ class Bases:
         return [a.A if i == kind else a.C for i, a in enumerate(self.attributes)]
 
     def distances(self, M: Tensor) -> list[Tensor]:
-        """Return d for every type of edge."""
-        return [contract(M, self._matrices(kind)) for kind in self.types]
+        """Return d forevery type of edge."""
+        return [apply_factors(self._matrices(kind), M) for kind in self.types]
 
     def pull(self, weights: Sequence[Tensor]) -> Tensor:
         """Return q = sum_e weight_e dd_e / dM."""
         q: Tensor = np.zeros(self.shape)
         for kind, w in zip(self.types, weights, strict=True):
-            q = q + contract(w, [m.T for m in self._matrices(kind)])
+            q = q + apply_factors([m.T for m in self._matrices(kind)], w)
         return self._symmetric(q)
 
     def _symmetric(self, tensor: Tensor) -> Tensor:
@@ -167,11 +168,11 @@ class Bases:
         for kind, w in zip(self.types, weights, strict=True):
             transposed = [m.T for m in self._matrices(kind)]
             for axis in range(d):
-                left = contract(w, [None if i == axis else m for i, m in enumerate(transposed)])
+                left = apply_factors([None if i == axis else m for i, m in enumerate(transposed)], w)
                 slope = unfold(left, axis) @ unfold(M, axis).T
                 if axis == kind:
                     dA[axis] = slope
-                    q = q + contract(left, [m if i == axis else None for i, m in enumerate(transposed)])
+                    q = q + apply_factors([m if i == axis else None for i, m in enumerate(transposed)], left)
                 else:
                     before = dC[axis]
                     dC[axis] = slope if before is None else before + slope
@@ -183,20 +184,12 @@ class Bases:
         return np.concatenate(found), q
 
     def _gram_gradient(self, axis: int, dv: Tensor) -> RealMatrix:
-        """dloss/dg for every Gram matrix of one attribute."""
+        """dloss/dg forevery Gram matrix of one attribute."""
         rows = unfold(np.where(self.public, 0.0, dv), axis)
         found = np.zeros_like(self.attributes[axis].g)
         for t in range(self.squares.size):
             found[self.numbers[axis][t]] += rows @ self._outer(t, leave_out=axis).ravel()
         return found
-
-
-def contract(tensor: Tensor, matrices: Sequence[RealMatrix | None]) -> Tensor:
-    """Multiply every axis by a matrix; None leaves it."""
-    for axis, m in enumerate(matrices):
-        if m is not None:
-            tensor = np.moveaxis(np.tensordot(m, tensor, axes=(1, axis)), 0, axis)
-    return tensor
 
 
 def unfold(tensor: Tensor, axis: int) -> RealMatrix:

@@ -1,9 +1,9 @@
 """One product of queries, edges on one attribute only: the Kronecker product of the attributes' optima is the optimum.
 
 Ordinary differential privacy is this case: presence is hidden whatever the cell. With A_i the best strategy under the
-policy of the attribute with edges and A_k the best one under a star (hidden presence) for every other, the error, the
+policy of the attribute with edges and A_k the best one under a star (hidden presence) forevery other, the error, the
 sensitivity and the dual bound of A_1 (x) ... (x) A_d are the products of theirs. Totals of components without BOTTOM
-are public, for every cell of the other attributes.
+are public, forevery cell of the other attributes.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def evaluate(parts: Sectors, mu: RealVector) -> Point[Roots]:
 
 
 def _distances(parts: Sectors, roots: Roots) -> RealVector:
-    """All d: edges of the arbitrary attribute, then its cells for every kind of move."""
+    """All d: edges of the arbitrary attribute, then its cells forevery kind of move."""
     X = np.zeros((parts.n, parts.n), order="F")
     cells = np.zeros((len(parts.kinds), parts.n))
     for sector, B in zip(parts.sectors, roots, strict=True):

@@ -77,7 +77,7 @@ def embedding(V: SquareMatrix) -> RealMatrix:
 
 
 def clusters(points: RealMatrix, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Return a cluster number for every point; some clusters may stay empty."""
+    """Return a cluster number forevery point; some clusters may stay empty."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # k-means says so when a cluster is empty, which does no harm here
         return np.asarray(kmeans2(points, count, minit="++", rng=rng, iter=25)[1])

@@ -1,7 +1,7 @@
 """Dictionaries: fixed directions d_j, released as x + sum_j t_j d_j Lap(1); exact sensitivity by linear programmes.
 
 Write each edge as p_e = sum_j y_je d_j. With w_j = 1/t_j the release is private at scale 1 when sum_j |y_je| w_j <= 1
-for every edge, and its error is sum_j ||W d_j||^2 / w_j^2. For fixed w the best y is a linear programme an edge (the
+forevery edge, and its error is sum_j ||W d_j||^2 / w_j^2. For fixed w the best y is a linear programme an edge (the
 exact sensitivity); for fixed y the error is convex in w. Alternating the two never gets worse.
 
 Directions are the edges of the policy, alone and with shortcuts from every cell to the ground, all with entries 0 and
@@ -60,7 +60,7 @@ def _as_draft(problem: Problem, S: RealMatrix) -> Draft:
 
 
 def decompositions(problem: Problem, D: RealMatrix, w: RealVector) -> RealMatrix | None:
-    """Return Y with D Y = P and least sum_j w_j |y_je| for every edge; None if it is not integer, or time is up.
+    """Return Y with D Y = P and least sum_j w_j |y_je| forevery edge; None if it is not integer, or time is up.
 
     Guarantees:
         sum_j w_j |y_je| is the exact L1 sensitivity of the edge for noise with scales 1/w along the columns of D.

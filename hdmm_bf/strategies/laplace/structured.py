@@ -1,4 +1,4 @@
-"""Laplace strategies for large product domains: one Kronecker product, or one for every term of a union."""
+"""Laplace strategies for large product domains: one Kronecker product, or one forevery term of a union."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Unions of products under Laplace noise: one Kronecker block a term, and a share of the budget for each.
 
 A term is answered by its own block alone: sum_k E_k / b_k^2 is least for shares b_k that are cube roots, with a price
-for every kind of edge. Tables of counts may be merged into larger ones that answer several of them.
+forevery kind of edge. Tables of counts may be merged into larger ones that answer several of them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def fit_union(
     callback: Callback | None = None,
     max_steps: int | None = None,
 ) -> UnionDraft:
-    """Search one Kronecker block for every term, or group of tables of counts, and divide the budget between them.
+    """Search one Kronecker block forevery term, or group of tables of counts, and divide the budget between them.
 
     Guarantees:
         The blocks together have L1 sensitivity at most 1 under the policy; each term is answered by its own block
@@ -75,7 +75,7 @@ def steps(product: ProductProblem, *, seed: int) -> Iterator[UnionDraft]:
 
 
 def shares(errors: RealVector, moves: RealMatrix) -> RealVector:
-    """Return b >= 0 of least sum_k errors_k / b_k^2 with sum_k b_k moves_ki <= 1 for every kind of edge i.
+    """Return b >= 0 of least sum_k errors_k / b_k^2 with sum_k b_k moves_ki <= 1 forevery kind of edge i.
 
     With one kind of edge b_k is proportional to (errors_k / moves_k)^(1/3). In general b_k = (errors_k / (moves mu)_k)
     ^(1/3) for prices mu of the kinds of edge, which rise where they are used too much. Blocks that move nothing are
@@ -143,7 +143,7 @@ def _fit_tables(product: ProductProblem) -> UnionDraft:
 
 
 def _table_reaches(product: ProductProblem) -> RealMatrix:
-    """Return, for every attribute, how far its edges move a table that sums over it, and one that keeps it."""
+    """Return, forevery attribute, how far its edges move a table that sums over it, and one that keeps it."""
     pairs = zip(product.sizes, product.edges, strict=True)
     return np.array([[reach(np.ones((1, n)), edges), reach(np.eye(n), edges)] for n, edges in pairs])
 
