@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tests.snippets import blocks, run_python
+from tests.support.snippets import blocks, run_python
 
 DOCS = Path(__file__).parent
 PICTURES = DOCS / "_static"

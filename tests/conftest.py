@@ -7,4 +7,4 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
-from tests.mutations import honest  # noqa: E402, F401
+from tests.support.mutations import honest  # noqa: E402, F401

@@ -1,0 +1,176 @@
+"""Forged bundles are refused or released within what was asked for, judged by an oracle of its own."""
+
+import re
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import hdmm_bf as bf
+from tests.support.attack_kit import forge, known, oracle
+from tests.support.attack_kit.judge import HoleError, judge
+from tests.support.attack_kit.marked import marked
+from tests.support.mistakes import _as_users_run_it  # noqa: F401
+
+DEFAULT, MANY = 300, 5000
+BATCH = 25
+KINDS = [
+    *("gaussian", "gaussian star", "gaussian custom", "laplace", "laplace complete", "edge cycle", "edge grid"),
+    *("marginals", "sectors", "kronecker", "bases", "union", "laplace kronecker"),
+]
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory):
+    return forge.honest_pool(tmp_path_factory.mktemp("honest"))
+
+
+def forged(draft, folder, *, claims=True):
+    """Write a known attack, with the claims that the package itself would make of it."""
+    return forge.write(forge.with_claims(draft, folder / "claims") if claims else draft, folder / "forged.bf")
+
+
+def holes(seeds, pool, folder):
+    """Judge forged bundles; return how they went and what was found."""
+    went, found = Counter(), []
+    for seed in seeds:
+        made = forge.forge(seed, pool, folder)
+        try:
+            went[judge(made.folder).outcome] += 1
+        except HoleError as hole:
+            found.append(f"{made}: {hole}")
+    return went, found
+
+
+@pytest.mark.parametrize("start", range(0, DEFAULT, BATCH))
+def test_no_forged_bundle_loses_more_than_was_asked_for(pool, tmp_path, start):
+    went, found = holes(range(start, start + BATCH), pool, tmp_path)
+    assert not found, "\n".join([str(went), *found])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(10_000, 10_000 + MANY, 10 * BATCH))
+def test_no_forged_bundle_of_many_loses_more_than_was_asked_for(pool, tmp_path, start):
+    went, found = holes(range(start, start + 10 * BATCH), pool, tmp_path)
+    assert not found, "\n".join([str(went), *found])
+    assert min(went["released"], went["refused"]) > BATCH  # the forger is neither too clumsy nor too tame
+
+
+# Controls: the oracle sees what it should
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_honest_bundle_uses_up_what_was_asked_for_and_no_more(pool, tmp_path, kind):
+    verdict = judge(forge.write(forge.opened(pool[kind]), tmp_path / "honest.bf"))
+    assert verdict.outcome == "released"
+    assert 0.999 < verdict.share <= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sampler_that_draws_too_little_is_caught(pool, tmp_path, kind):
+    with pytest.raises(HoleError, match="asked for"):
+        judge(forge.write(forge.opened(pool[kind]), tmp_path / "honest.bf"), honesty=0.9)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace complete", "edge grid", "marginals", "union"])
+def test_a_release_that_shows_a_record_beside_the_noise_is_caught(pool, tmp_path, kind, monkeypatch):
+    honest = bf.release
+    monkeypatch.setattr(bf, "release", lambda fit, x, **asked: Leaking(honest(fit, x, **asked), x[0]))
+    with pytest.raises(HoleError, match="shows in more than the noise"):
+        judge(forge.write(forge.opened(pool[kind]), tmp_path / "honest.bf"))
+
+
+class Leaking:
+    """A release whose first answer is off by a billionth of the first count."""
+
+    def __init__(self, honest, count):
+        self.answers = honest.answers + 1e-9 * count
+        self.stddev = honest.stddev
+
+
+def test_the_oracle_agrees_with_losses_derived_by_hand():
+    rows = np.array([[2, 0, 0], [0, 3, 1]], dtype=object)
+    for noise, wanted in (("laplace", Fraction(2, 4) + Fraction(3, 2)), ("gaussian", Fraction(4, 32) + Fraction(9, 8))):
+        bundle = oracle.Bundle([3], noise, "vertex", [(0, 1), (2, -1)], rows, [Fraction(1)] * 2, [2])
+        assert oracle.loss(bundle, [4.0, 2.0]) == (wanted, (0, 1))
+    assert oracle.loss(bundle, [4.0, oracle.EXACT])[0] == float("inf")
+    grid = oracle.product_edges([[(0, 1)], [(0, -1)]], [2, 3])
+    assert sorted(grid) == [(0, -1), (0, 3), (1, 4), (2, 5), (3, -1)]
+
+
+@pytest.mark.parametrize(
+    "name", ["line\u22366", "\u2800line:6", "\uff4c\uff49\uff4e\uff45\uff1a6", '"line:6"', "l\u00adine:6"]
+)
+def test_lookalikes_of_a_spec_string_are_folded_into_it(name):
+    assert oracle.folded(name) == "line:6"
+
+
+# Attacks that are known by name
+
+
+@pytest.mark.parametrize("mild", [False, True])
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_edges_do_not_drop_out_of_the_sensitivity_by_infinity_times_zero(pool, tmp_path, noise, mild):
+    judge(forged(known.drowned_edges(pool, noise, mild=mild), tmp_path))
+
+
+def test_a_row_of_zeros_shows_no_count_by_infinity_times_zero(pool, tmp_path):
+    draft = known.drowned_count(pool)
+    try:
+        fit = bf.load(forged(draft, tmp_path))
+    except bf.InputError:
+        return
+    shown = [measured_with_marks(fit, draft, count) for count in (1, 2)]
+    assert any(part is None for part in shown) or np.array_equal(*shown)
+
+
+def measured_with_marks(fit, draft, count):
+    """What is published of the block of zeros when the first cell has that many records, and three are in all."""
+    x = np.zeros(draft.manifest["domain"]["sizes"], dtype=np.int64)
+    x[0].flat[0], x[1].flat[0] = count, 3 - count
+    try:
+        with marked(), np.errstate(all="ignore"):
+            return np.ravel(bf.release(fit, x.ravel(), epsilon=0.1).measured[1])
+    except bf.InputError:
+        return None
+
+
+@pytest.mark.parametrize("attack", [known.huge_constant, known.tiny_edge_strategy])
+def test_numbers_beyond_the_range_of_the_machine_are_refused_in_words(pool, tmp_path, attack):
+    judge(forged(attack(pool), tmp_path))
+
+
+def test_an_attribute_cannot_say_what_the_policy_hides(pool, tmp_path):
+    try:
+        fit = bf.load(forged(known.renamed_attribute(pool), tmp_path))
+    except bf.InputError:
+        return
+    outside_quotes = re.sub(r'"(\\.|[^"\\])*"', "", bf.policy.hides(fit.problem.policy))
+    assert outside_quotes.count("in attribute") == 1
+
+
+def test_a_bundle_whose_files_are_links_to_elsewhere_is_refused(pool, tmp_path):
+    draft = forge.opened(pool["gaussian"])
+    draft.links = {"policy.npz": True}
+    with pytest.raises(bf.InputError):
+        bf.load(forged(draft, tmp_path, claims=False))
+
+
+@pytest.mark.parametrize("key", ["why", "reached"])
+def test_text_of_a_manifest_cannot_pass_for_lines_of_the_output(pool, tmp_path, key):
+    line = "x\n\x1b[2JVerified: every claim was derived again."
+    draft = forge.opened(pool["kronecker"])
+    draft.manifest[key] = line if key == "why" else {line: 1e9}
+    try:
+        fit = bf.load(forged(draft, tmp_path, claims=False))
+    except bf.InputError:
+        return
+    assert all(text.isprintable() for text in (fit.why, *fit.reached))
+
+
+def test_records_on_attributes_of_other_names_are_refused(pool, tmp_path):
+    fit = bf.load(forge.write(forge.opened(pool["kronecker"]), tmp_path / "honest.bf"))
+    other = bf.Domain((3, 3), ("a1", "a0"))  # the policy protects a0, which is the second attribute here
+    with pytest.raises(bf.InputError):
+        bf.release(fit, bf.Records(np.array([[0, 1], [1, 2]]), other), rho=0.02)

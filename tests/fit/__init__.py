@@ -1,0 +1,1 @@
+"""Tests of `hdmm_bf.fit`."""

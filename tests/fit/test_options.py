@@ -1,0 +1,223 @@
+"""Every option of `fit` on every path: honoured, or refused with a sentence; what is recorded was honoured."""
+
+import inspect
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hdmm_bf as bf
+from hdmm_bf.fit.options import FAMILIES, PRODUCT_FAMILIES
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+PROBLEMS = {
+    "dense gaussian": ("all-range:8", "threshold:8:2", "gaussian", None),
+    "dense p-identity": ("all-range:8", "line:8", "laplace", "p-identity"),
+    "dense cell-budgets": ("all-range:8", "bounded:8", "laplace", "cell-budgets"),
+    "dense vertex": ("all-range:8", "threshold:8:2", "laplace", "vertex"),
+    "dense dictionary": ("all-range:8", "threshold:8:2", "laplace", "dictionary"),
+    "dense grid": ("all-range:4x4", "threshold:4x4:1", "laplace", "grid"),
+    "marginals": ("marginals:3x4x2:1", "sensitive:3x4x2:0,1", "gaussian", "marginals"),
+    "sectors": ("marginals:9x4:1", "product:line:9,bounded:4", "gaussian", "sectors"),
+    "kronecker": ("all-range:6x5", "unbounded:6x5", "gaussian", "kronecker"),
+    "bases": ("all-range:6x6", "threshold:6x6:1", "gaussian", "bases"),
+    "laplace kronecker": ("all-range:6x6", "threshold:6x6:1", "laplace", "kronecker"),
+    "laplace tables": ("marginals:3x4x2:1", "sensitive:3x4x2:0,1", "laplace", "union"),
+    "laplace union": ("all-range:6x5", "threshold:6x5:1", "laplace", "union"),
+    "cells": ("all-range:6x6", "unbounded:6x6", "laplace", "cells"),
+    "public": (np.ones((2, 5)), "bounded:5", "gaussian", None),
+    "public laplace": (np.ones((2, 5)), "bounded:5", "laplace", None),
+    "public product": ("identity:4x3", "product:empty:4,empty:3", "gaussian", "bases"),
+}
+"""One small problem a path."""
+
+GIVEN = {
+    "noise": "noise",
+    "gap": 0.9,
+    "max_seconds": 1.5,
+    "max_steps": 2,
+    "family": "family",
+    "seed": 7,
+    "start": "start",
+    "workers": 2,
+    "devices": 1,
+    "mesh": "mesh",
+    "callback": "callback",
+}
+"""A value for every option, or its name where it depends on the path."""
+
+DENSE_LAPLACE = tuple(name for name in PROBLEMS if name.startswith("dense") and name != "dense gaussian")
+STRUCTURED = (
+    "marginals",
+    "sectors",
+    "kronecker",
+    "bases",
+    "laplace kronecker",
+    "laplace tables",
+    "laplace union",
+    "cells",
+)
+SPREAD = ("dense gaussian", "dense p-identity", "kronecker", "public")
+REFUSED = {
+    **{(path, "start"): "do not start from an earlier fit" for path in (*STRUCTURED, "public product")},
+    **{(path, "workers"): "in one process" for path in PROBLEMS if path not in (*DENSE_LAPLACE, "public laplace")},
+    **{(path, name): "spread" for path in PROBLEMS if path not in SPREAD for name in ("devices", "mesh")},
+}
+"""All other pairs are honoured."""
+
+RECORDED = ("max_seconds", "max_steps", "family", "workers")
+
+
+def test_the_table_has_every_option_and_every_family():
+    options = {*inspect.signature(bf.fit).parameters} - {"workload", "policy"}
+    assert options == {*GIVEN}, "say in GIVEN and REFUSED what every path does with a new option"
+    assert {family for *_, family in PROBLEMS.values()} >= {*FAMILIES["laplace"], *PRODUCT_FAMILIES}
+
+
+def value(path, option):
+    workload, policy, noise, family = PROBLEMS[path]
+    if option == "start":
+        return bf.fit(workload, policy, noise=noise, max_steps=1)
+    if option == "mesh":
+        import jax
+
+        return jax.sharding.Mesh(jax.devices()[:1], ("rows",))
+    return {"noise": noise, "family": family, "callback": [].append}.get(option, GIVEN[option])
+
+
+def fitted(path, **options):
+    workload, policy, noise, family = PROBLEMS[path]
+    return bf.fit(workload, policy, **{"noise": noise, "family": family, "max_steps": 2, **options})
+
+
+@pytest.mark.parametrize("option", GIVEN)
+@pytest.mark.parametrize("path", PROBLEMS)
+def test_every_option_on_every_path_is_honoured_or_refused(path, option):
+    given = value(path, option)
+    if (path, option) in REFUSED:
+        with pytest.raises(bf.InputError, match=REFUSED[path, option]):
+            fitted(path, **{option: given})
+        return
+    made = fitted(path, **{option: given})
+    if made.status == "exact":
+        assert made.options == {}, "nothing was searched"
+        return
+    asked = {"max_steps": 2, "family": PROBLEMS[path][3], option: given}
+    expected = {name: asked[name] for name in RECORDED if asked.get(name) is not None}
+    assert made.options == expected
+    honoured(path, option, given, made)
+
+
+def honoured(path, option, given, made):
+    """Look for the trace that an option leaves in the result."""
+    closed = path in ("marginals", "laplace tables")
+    if option == "noise":
+        assert made.noise == given
+    elif option == "gap":
+        assert made.requested_gap == given
+        assert (made.status == "converged") == (made.gap <= given)
+    elif option == "max_steps":
+        steps = len(made.trace) if path != "kronecker" else 1
+        assert steps <= given
+        assert closed or made.status in ("iteration limit", "converged", "finished")
+    elif option == "seed":
+        assert made.seed == given
+    elif option == "start":
+        other = given.unit_error if path != "dense gaussian" else made.unit_error
+        assert made.unit_error <= other * (1 + 1e-6)
+    elif option == "callback":
+        assert given.__self__, "the callback was called"
+
+
+@pytest.mark.parametrize(
+    ("workload", "policy", "family"),
+    [
+        ("all-range:40", "unbounded:40", "p-identity"),
+        ("all-range:40", "unbounded:40", "cell-budgets"),
+        ("all-range:16", "threshold:16:4", "vertex"),
+        ("all-range:40x40", "unbounded:40x40", "kronecker"),
+        ("all-range:24x24", "unbounded:24x24", "cells"),
+    ],
+)
+def test_seeds_steer_what_draws_random_numbers(workload, policy, family):
+    options = {"noise": "laplace", "family": family, "max_steps": 5}
+    traces = [[p.error for p in bf.fit(workload, policy, seed=seed, **options).trace] for seed in (0, 0, 5)]
+    assert traces[0] == traces[1]
+    assert traces[0] != traces[2]
+
+
+def test_structured_laplace_fits_take_longer_when_they_are_allowed_to(monkeypatch):
+    """A limit above the default one is not cut down to it."""
+    from hdmm_bf.fit import product
+
+    seen = []
+    monkeypatch.setattr(product, "_LAPLACE_SECONDS", 1e-6)
+    made = fitted("laplace kronecker", max_steps=None, max_seconds=3.0, callback=seen.append)
+    assert len(seen) > 1
+    assert made.options["max_seconds"] == 3.0
+    assert fitted("laplace kronecker", max_steps=None).status == "time limit", "the default limit, when none is given"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"max_seconds": math.nan}, "max_seconds=nan.*positive"),
+        ({"max_seconds": math.inf}, "max_seconds=inf.*leave max_seconds out"),
+        ({"max_seconds": 0.0}, "max_seconds=0.*positive"),
+        ({"max_seconds": -1.0}, "max_seconds=-1.*positive"),
+        ({"gap": math.nan}, "gap=nan.*positive"),
+        ({"gap": math.inf}, "gap=inf.*positive"),
+        ({"workers": 0}, "workers=0.*at least 1"),
+        ({"workers": 10**9, "noise": "laplace"}, "workers=1000000000.*at most 256"),
+        ({"seed": -1}, "seed=-1.*at least 0"),
+        ({"seed": 10**400}, "seed of 1329 bits"),
+        ({"max_steps": 0}, "max_steps=0.*at least 1"),
+        ({"family": "vertx"}, "not a family for Gaussian noise.*Known: bases, gaussian, kronecker, marginals, sectors"),
+        ({"family": "vertex"}, "is for Laplace noise.*Leave the family out"),
+        ({"family": "vertx", "noise": "laplace"}, "Did you mean 'vertex'"),
+        ({"family": "bases", "noise": "laplace"}, "is for Gaussian noise.*p-identity"),
+        ({"family": "basis", "noise": "laplace"}, "not a family for Laplace noise(?!.*bases)"),
+        ({"family": "cells", "noise": "laplace", "policy": "threshold:4x4:1"}, "'cells'.*ordinary privacy"),
+        ({"family": "kronecker", "noise": "laplace", "workload": "marginals:4x4:1"}, "one product of queries.*union"),
+        ({"start": np.array([1.0, math.nan]), "policy": "line:16", "workload": "prefix:16"}, "finite"),
+    ],
+)
+def test_options_out_of_range_are_refused_with_a_sentence(options, words):
+    workload, policy = options.pop("workload", "all-range:4x4"), options.pop("policy", "unbounded:4x4")
+    with pytest.raises(bf.InputError, match=words):
+        bf.fit(workload, policy, **options)
+
+
+WRONG_TYPES = """
+import math, numpy as np, hdmm_bf as bf
+wrong = [{"max_seconds": "9"}, {"max_seconds": True}, {"gap": None}, {"seed": 1.5}, {"noise": "gauss"}, {"family": 3}]
+wrong += [{"start": "weights"}, {"start": [1.0, math.nan]}, {"workers": 1.0}, {"max_steps": "3"}]
+for options in wrong:
+    try:
+        bf.fit("prefix:6", "line:6", **options)
+    except bf.InputError as error:
+        assert "fit(" in str(error), error
+    else:
+        raise AssertionError(options)
+options = {"max_steps": np.int64(3), "seed": np.int64(4), "gap": np.float32(0.5), "max_seconds": np.float32(9)}
+bf.fit("prefix:6", "line:6", **options).save("numpy.bf")
+assert bf.load("numpy.bf").options == {"max_steps": 3, "max_seconds": 9.0}
+bf.fit("prefix:6", "line:6", max_seconds=5).save("whole.bf")
+"""
+
+
+def test_options_of_other_types_are_refused_and_numbers_of_numpy_taken(tmp_path):
+    """In a process of its own: here the shapes and types of all arguments are checked before."""
+    command = [sys.executable, "-c", WRONG_TYPES]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+def test_seeds_may_be_large(tmp_path):
+    large = bf.fit("prefix:6", "threshold:6:2", noise="laplace", max_steps=3, seed=10**200)
+    large.save(tmp_path / "large.bf")
+    assert bf.load(tmp_path / "large.bf").seed == 10**200

@@ -1,0 +1,218 @@
+"""Time limits by a clock that the test turns: what is searched, what is left over, what the status says."""
+
+import itertools
+import math
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import hdmm_bf as bf
+from hdmm_bf.fit import reserve
+from hdmm_bf.fit.inputs import as_problem
+from hdmm_bf.fit.options import FitOptions
+from hdmm_bf.objectives.minimise import descend, minimise
+from hdmm_bf.problem.product import as_product
+from hdmm_bf.strategies import Progress, limits, search
+from hdmm_bf.strategies.gaussian import bases
+from hdmm_bf.strategies.laplace import portfolio
+
+
+class Turned:
+    """A clock that a test turns, or that goes on by itself at every look."""
+
+    def __init__(self, tick=0.0):
+        self.time, self.tick = 0.0, tick
+
+    def __call__(self):
+        self.time += self.tick
+        return self.time
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    turned = Turned()
+    monkeypatch.setattr(limits, "clock", turned)
+    return turned
+
+
+def steps(clock, seconds, count=100):
+    for k in range(count):
+        clock.time += seconds
+        yield Progress(2.0 + 1 / (k + 1), 1.0, k, None)
+
+
+def test_a_limit_around_a_search_counts_like_its_own(clock):
+    with limits.limited(4.5):
+        found = search(steps(clock, 1.0), gap=1e-3)
+    assert (found.status, len(found.trace), clock.time) == ("time limit", 5, 5.0)
+
+
+def test_limits_nest_and_the_earlier_one_counts(clock):
+    with limits.limited(10.0), limits.limited(20.0):
+        assert limits.time_left() == 10.0
+        with limits.limited(3.0):
+            assert limits.time_left() == 3.0
+        clock.time = 10.0
+        assert limits.ending()
+    assert limits.time_left() == math.inf
+    assert not limits.ending()
+
+
+def test_a_whole_step_is_not_begun_when_it_would_end_after_the_limit(clock):
+    found = search(steps(clock, 2.0), gap=1e-3, max_seconds=7.0, whole_steps=True)
+    assert (found.status, clock.time) == ("time limit", 6.0)
+
+
+def test_a_family_that_ends_because_time_is_up_did_not_finish(clock):
+    """Quotes search: A limit of time or steps, or an interruption, is the status unless the gap was reached."""
+
+    def ends_itself():
+        for step in steps(clock, 1.0):
+            yield step
+            if limits.time_left() < 0.5:
+                clock.time += 1.0
+                return
+
+    with limits.limited(3.2):
+        assert search(ends_itself(), gap=1e-3).status == "time limit"
+    assert search(iter(list(steps(clock, 0.0, count=2))), gap=1e-3).status == "finished"
+
+
+def test_a_descent_ends_at_the_limit_and_does_not_begin_after_it(clock):
+    """Quotes minimise: At a time limit or an interruption the descent ends where it is."""
+    seen = []
+
+    def bowl(flat):
+        clock.time += 1.0
+        seen.append(flat)
+        return float(flat @ (flat * np.arange(1, 51))), 2 * flat * np.arange(1, 51)
+
+    with limits.limited(6.0):
+        value, _ = descend(bowl, np.ones(50), max_iterations=100)
+        assert 5 <= len(seen) <= 10
+        assert value < 1275
+        loss, unmoved = minimise(lambda roots: 0.0, np.ones(3), max_iterations=5)
+    assert loss == math.inf
+    np.testing.assert_array_equal(unmoved, np.ones(3))
+
+
+def test_floors_that_do_not_fit_the_limit_are_left_out_and_those_reached_are_no_better(clock):
+    problem = as_problem("all-range:16", "threshold:16:2")
+    every = portfolio.Table()
+    drafts = list(portfolio.floors(problem, every, "L1"))
+    clock.tick = 0.1
+    with limits.limited(clock.time + 0.35):
+        table = portfolio.Table()
+        some = list(portfolio.floors(problem, table, "L1"))
+    assert 1 <= len(some) < len(drafts)
+    assert table.errors.items() < every.errors.items()
+    with limits.limited(clock.time - 1):
+        assert len(list(portfolio.floors(problem, portfolio.Table(), "L1"))) == 1
+
+
+@pytest.mark.parametrize("policy", ["threshold:16:2", "unbounded:16", "bounded:16"])
+def test_a_limited_fit_is_no_worse_than_the_floors_it_lists(policy, clock):
+    """Quotes fit: Laplace fits are never worse than any of the paper's and the classical mechanisms in `reached`."""
+    clock.tick = 1e-3
+    for limit in (0.01, 0.3, 3.0):
+        made = bf.fit("all-range:16", policy, noise="laplace", max_seconds=limit, workers=1)
+        assert made.status == "time limit"
+        assert made.reached
+        assert made.unit_error <= min(made.reached.values()) * (1 + 1e-6)
+
+
+def test_a_start_is_kept_however_short_the_time(clock):
+    """Quotes fit: A Laplace fit is never worse than its start."""
+    before = bf.fit("all-range:8", "threshold:8:2", noise="laplace", max_steps=30)
+    clock.tick = 1e-3
+    after = bf.fit("all-range:8", "threshold:8:2", noise="laplace", max_seconds=1e-3, start=before)
+    one = bf.fit("all-range:8", "threshold:8:2", noise="laplace", max_steps=1, start=before)
+    assert max(after.unit_error, one.unit_error) <= before.unit_error * (1 + 1e-6)
+
+
+def test_the_search_leaves_the_predicted_time_of_the_certificate_over():
+    asked = FitOptions(max_seconds=10.0, origin=100.0)
+    assert asked.until(2.5) == 107.5
+    assert asked.until(30.0) == 105.0, "where the certificate alone takes longer, the search gets half"
+    assert FitOptions(origin=1.0).until(5.0) == math.inf
+    with limits.counting_from(7.0):
+        assert FitOptions(max_seconds=10.0).until(2.5) == 14.5, "a command counts from its call"
+
+
+def test_the_predicted_time_of_a_certificate_grows_with_the_cube_of_its_matrix(monkeypatch):
+    monkeypatch.setattr(reserve, "pace", lambda: 1e-9)
+    small, large = (as_problem(f"prefix:{n}", f"line:{n}") for n in (400, 800))
+    ratio = (reserve.dense_seconds(large, "gaussian") - 0.15) / (reserve.dense_seconds(small, "gaussian") - 0.15)
+    assert ratio == pytest.approx(8, rel=0.02)
+    assert reserve.dense_seconds(small, "laplace") > reserve.dense_seconds(small, "gaussian")
+
+
+def test_cells_are_not_written_out_when_their_certificate_takes_longer_than_the_limit(monkeypatch):
+    """The certificate of 1225 cells is said to take a minute: factors, whose certificate is quick, are searched."""
+    monkeypatch.setattr("hdmm_bf.fit.cells.dense_seconds", lambda *_: 60.0)
+    quick = bf.fit("all-range:35x35", "unbounded:35x35", noise="laplace", max_seconds=1.0)
+    assert quick.family == "kronecker"
+    assert isinstance(quick, bf.ProductFit)
+
+
+@pytest.mark.parametrize(
+    ("workload", "policy", "options"),
+    [
+        ("prefix:64", "bounded:64", {"gap": 1e-12}),
+        ("all-range:6x6", "threshold:6x6:1", {"family": "bases", "gap": 1e-9}),
+        ("all-range:6x5", "unbounded:6x5", {"family": "kronecker", "gap": 1e-12}),
+        ("marginals:9x4:1", "product:line:9,bounded:4", {"family": "sectors", "gap": 1e-12}),
+        ("all-range:6x6", "threshold:6x6:1", {"noise": "laplace", "family": "kronecker"}),
+        ("all-range:6x6", "unbounded:6x6", {"noise": "laplace", "family": "cells"}),
+        ("all-range:8", "threshold:8:2", {"noise": "laplace"}),
+    ],
+)
+@pytest.mark.parametrize(("limit", "status"), [("max_seconds", "time limit"), ("max_steps", "iteration limit")])
+def test_a_search_that_a_limit_stopped_says_so(workload, policy, options, limit, status, clock):
+    clock.tick = 1e-3
+    made = bf.fit(workload, policy, **options, **{limit: 1e-3 if limit == "max_seconds" else 1})
+    assert made.status == status
+    assert not made.certified
+
+
+def test_a_coarse_level_that_ran_out_of_time_is_told(clock):
+    product = as_product(as_problem("all-range:120x120", "threshold:120x120:1"))
+    clock.tick = 1e-3
+    short = []
+    list(itertools.islice(bases.steps(product, bound=0.0, max_seconds=0.05, out_of_time=short), 2))
+    assert short == [60, 120] or short == [60]
+
+
+def test_a_gap_that_the_grid_misses_is_not_called_converged():
+    made = bf.fit("prefix:16", "bounded:16", gap=1e-13, max_steps=3000)
+    assert made.gap > 1e-13
+    assert made.status != "converged"
+
+
+def test_seconds_count_from_the_call_and_the_handler_of_the_caller_is_put_back(clock):
+    clock.tick = 0.5
+    before = signal.getsignal(signal.SIGINT)
+    made = bf.fit("prefix:4", "line:4")
+    assert signal.getsignal(signal.SIGINT) is before
+    assert 0 < made.seconds <= clock.time
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("workload", "policy", "noise", "seconds"),
+    [
+        ("all-range:256", "unbounded:256", "laplace", 10.0),
+        ("all-range:256", "threshold:256:4", "laplace", 10.0),
+        ("all-range:256", "threshold:256:4", "laplace", 30.0),
+        ("all-range:1024", "threshold:1024:4", "gaussian", 5.0),
+        ("all-range:64x64", "unbounded:64x64", "laplace", 20.0),
+        ("all-range:200x200", "threshold:200x200:1", "gaussian", 5.0),
+        ("marginals:8x8x8x8x8:2", "sensitive:8x8x8x8x8:0,1", "laplace", 5.0),
+    ],
+)
+def test_a_fit_is_done_within_a_tenth_of_its_limit(workload, policy, noise, seconds):
+    started = time.perf_counter()
+    bf.fit(workload, policy, noise=noise, max_seconds=seconds)
+    assert time.perf_counter() - started <= seconds + max(1.0, 0.1 * seconds)

@@ -1,0 +1,1 @@
+"""What tests share: oracles, instances, forgers, runners. No test file imports another one."""

@@ -1,0 +1,178 @@
+"""A forger of bundles: honest ones of every kind, changed in one or several ways, with all sums made again.
+
+Everything is seeded. In half of the cases the forger lets the package derive the claims of what was forged and writes
+them into the files, so that only the strategy itself, not a disagreement, can give it away.
+"""
+
+import copy
+import hashlib
+import io
+import json
+import warnings
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+import hdmm_bf as bf
+from hdmm_bf.fit import loading
+from tests.support.attack_kit import tricks
+
+W = np.array([[1.0, 2, 0, 0, 0, 1], [0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1]])
+
+
+def honest_fits():
+    """Return one small fit of every kind of strategy."""
+    graph = bf.policy.from_edges([0, 1, 2, 3, 4, 0], [1, 2, 3, 4, 5, -1], 6)
+    few = {"noise": "laplace", "max_steps": 2}
+    return {
+        "gaussian": bf.fit("all-range:6", "line:6"),
+        "gaussian star": bf.fit("prefix:5", "unbounded:5"),
+        "gaussian custom": bf.fit(W, graph),
+        "laplace": bf.fit("all-range:6", "line:6", **few),
+        "laplace complete": bf.fit("identity:5", "bounded:5", **few),
+        "edge cycle": bf.fit("all-range:6", "cycle:6", **few),
+        "edge grid": bf.fit("all-range:3x3", "threshold:3x3:1", family="dictionary", **few),
+        "marginals": bf.fit("marginals:3x2x2:2", "sensitive:3x2x2:0", family="marginals"),
+        "sectors": bf.fit("marginals:3x2x2:2", "product:line:3,bounded:2,empty:2", family="sectors"),
+        "kronecker": bf.fit("all-range:3x3", "product:line:3,empty:3", family="kronecker"),
+        "bases": bf.fit("all-range:3x3", "threshold:3x3:1", family="bases"),
+        "union": bf.fit("marginals:3x2x2:1", "unbounded:3x2x2", noise="laplace", family="union"),
+        "laplace kronecker": bf.fit("all-range:3x3", "unbounded:3x3", noise="laplace", family="kronecker"),
+    }
+
+
+def honest_pool(folder):
+    """Write the honest bundles; return their files by name."""
+    paths = {name: fit.save(Path(folder) / f"{name}.bf") for name, fit in honest_fits().items()}
+    return {name: {file.name: file.read_bytes() for file in sorted(path.iterdir())} for name, path in paths.items()}
+
+
+@dataclass
+class Draft:
+    """A bundle that is being forged: JSON as records, archives as arrays."""
+
+    manifest: dict
+    certificate: dict
+    archives: dict
+    raw: dict = field(default_factory=dict)
+    """Whole files, in the place of what they would be."""
+    members: dict = field(default_factory=dict)
+    """Further members of an archive: (name, bytes)."""
+    links: dict = field(default_factory=dict)
+    pieces: list = field(default_factory=list)
+    """Edits of the manifest's text: (old, new), for JSON that no writer makes."""
+    done: list = field(default_factory=list)
+
+    @property
+    def strategy(self):
+        return self.archives["blocks.npz" if "blocks.npz" in self.archives else "strategy.npz"]
+
+    @property
+    def has_blocks(self):
+        return "blocks.npz" in self.archives
+
+    @property
+    def policy(self):
+        return self.archives["policy.npz"]
+
+
+def opened(files):
+    """Return a draft of a bundle's files."""
+    archives = {name: arrays(content) for name, content in files.items() if name.endswith(".npz")}
+    return Draft(json.loads(files["manifest.json"]), json.loads(files["certificate.json"]), archives)
+
+
+def arrays(content):
+    with np.load(io.BytesIO(content), allow_pickle=False) as held:
+        return {key: held[key].copy() for key in held.files}
+
+
+def packed(held, more=()):
+    """Return an archive; member by member, so that names may be repeated and arrays may be anything."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about repeated names
+        for name, array in [*held.items(), *more]:
+            archive.writestr(f"{name}.npy", array if isinstance(array, bytes) else saved(array))
+    return buffer.getvalue()
+
+
+def saved(array):
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=True)
+    return buffer.getvalue()
+
+
+def write(draft, folder):
+    """Write a forged bundle, with sums that agree."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {name: packed(held, draft.members.get(name, ())) for name, held in draft.archives.items()}
+    files["certificate.json"] = json.dumps(draft.certificate).encode()
+    files |= draft.raw
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items() if name != "manifest.json"}
+    text = json.dumps({**draft.manifest, "files": sums})
+    for old, new in draft.pieces:
+        text = text.replace(old, new, 1)
+    files.setdefault("manifest.json", text.encode())
+    for name, content in files.items():
+        if name in draft.links:
+            (folder.parent / f"{folder.name}-{name}").write_bytes(content)
+            (folder / name).symlink_to(folder.parent / f"{folder.name}-{name}")
+        else:
+            (folder / name).write_bytes(content)
+    return folder
+
+
+def with_claims(draft, folder):
+    """Let the package derive what it would claim of the forged strategy, and claim that; as far as it goes."""
+    for status in (draft.manifest.get("status"), "exact", "finished"):
+        trial = copy.deepcopy(draft)
+        trial.manifest |= {"status": status, "trace": [], "reached": {}}
+        try:
+            made, _ = loading.check(write(trial, Path(folder) / f"trial-{status}"))
+        except Exception:  # noqa: BLE001 - whatever it is, the test proper will see it
+            continue
+        claims = {k: v for k, v in made._claims().items() if k not in ("trace", "reached", "options")}
+        certificate = made.certificate.as_dict()
+        trial.manifest |= {**claims, "sensitivity_exact": certificate["sensitivity_exact"], "bits": certificate["bits"]}
+        trial.manifest["status"] = "finished" if made.status == "converged" else made.status
+        trial.certificate = certificate
+        return trial
+    return draft
+
+
+@dataclass
+class Forged:
+    """A forged bundle and how it came about."""
+
+    seed: int
+    origin: str
+    done: list
+    folder: Path
+
+    def __str__(self):
+        return f"seed {self.seed}: {self.origin}, {'; '.join(self.done)}"
+
+
+def forge(seed, pool, folder):
+    """Forge one bundle."""
+    rng = np.random.default_rng(seed)
+    origin = str(rng.choice(sorted(pool)))
+    draft = opened(pool[origin])
+    others = [files for name, files in sorted(pool.items()) if name != origin]
+    kinds = tricks.SUBTLE if rng.random() < 0.7 else tricks.ALL
+    for _ in range(int(rng.choice([1, 1, 2, 3]))):
+        trick = kinds[int(rng.integers(len(kinds)))]
+        try:
+            with np.errstate(all="ignore"):
+                said = trick(draft, rng, others)
+        except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError, ZeroDivisionError):
+            continue  # an earlier trick has left nothing for this one
+        draft.done.append(f"{trick.__name__}{'' if said is None else f' {said}'}")
+    if rng.random() < 0.7:
+        draft = with_claims(draft, Path(folder) / f"claims-{seed}")
+        draft.done.append("claims derived")
+    return Forged(seed, origin, draft.done, write(draft, Path(folder) / f"forged-{seed}.bf"))
