@@ -5,6 +5,7 @@ import gzip
 import math
 import random
 import sqlite3
+import weakref
 from collections import Counter
 
 import numpy as np
@@ -108,7 +109,10 @@ def sqlite(rows, folder):
         database.execute("CREATE TABLE people (town TEXT, rooms INTEGER, age REAL, times INTEGER)")
         database.executemany("INSERT INTO people VALUES (?, ?, ?, ?)", rows)
     database.close()
-    return pytest.importorskip("ibis").sqlite.connect(folder / "records.db").table("people")
+    backend = pytest.importorskip("ibis").sqlite.connect(folder / "records.db")
+    table = backend.table("people")
+    weakref.finalize(table, backend.disconnect)  # ibis leaves it open, of which Python 3.13 warns
+    return table
 
 
 def parquet(rows, folder):
