@@ -74,14 +74,14 @@ def pandas(rows, folder):
     return arrow(rows).to_pandas()  # a column of whole numbers with missing ones becomes floats
 
 
-def pandas_nullable(rows, folder):
+def pandas_nullable(rows, folder, **options):
     pytest.importorskip("pandas")
-    return arrow(rows).to_pandas().convert_dtypes()
+    with np.errstate(invalid="ignore"):  # pandas 2 tries whether infinity is a whole number
+        return arrow(rows).to_pandas().convert_dtypes(**options)
 
 
 def pandas_on_arrow(rows, folder):
-    pytest.importorskip("pandas")
-    return arrow(rows).to_pandas().convert_dtypes(dtype_backend="pyarrow")
+    return pandas_nullable(rows, folder, dtype_backend="pyarrow")
 
 
 def polars(rows, folder):
@@ -93,7 +93,10 @@ def polars_lazy(rows, folder):
 
 
 def duckdb(rows, folder):
-    return pytest.importorskip("duckdb").connect().from_arrow(arrow(rows))
+    base = pytest.importorskip("duckdb").connect()
+    table = base.from_arrow(arrow(rows))
+    weakref.finalize(table, base.close)  # before 1.5 a table does not keep its connection
+    return table
 
 
 def ibis(rows, folder):

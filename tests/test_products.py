@@ -64,7 +64,8 @@ def check_by_brute_force(made, found):
     assert error == pytest.approx(found.error, rel=1e-9)
     A = np.sqrt(precisions[noisy])[:, None] * R[noisy]
     W_D, A_D = made.problem.W_D(), made.problem.grounding.columns(A)
-    assert ((W_D @ np.linalg.pinv(A_D, rcond=CUT_OFF)) ** 2).sum() <= error * (1 + 1e-9)  # least squares can only be better
+    least_squares = ((W_D @ np.linalg.pinv(A_D, rcond=CUT_OFF)) ** 2).sum()
+    assert least_squares <= error * (1 + 1e-9)  # it can only be better
 
 
 def check_on_a_grid(made, found, bits=16):

@@ -1,7 +1,7 @@
 """Print the oldest version that pyproject.toml allows of every dependency, as constraints for pip.
 
-`python tests/support/oldest.py > oldest.txt && pip install --constraint oldest.txt ...` makes the oldest environment that
-is promised to work. What no line of pyproject.toml names stays free.
+`make matrix-oldest` installs them and runs the suite: that is the oldest environment that is promised to work. What no
+line of pyproject.toml names stays free.
 """
 
 from __future__ import annotations
