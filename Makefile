@@ -4,7 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint types unit slow bench bench-quick docs clean
+MATRIX := 3.11 3.12 3.13
+
+.PHONY: demo test lint types unit slow matrix matrix-oldest bench bench-quick docs clean
 
 demo: $(READY)
 	@$(BIN)/python -m experiments.demo
@@ -25,6 +27,34 @@ slow: $(READY)
 	$(BIN)/python -m pip install --quiet --group spark
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow
 
+# The suite on every supported Python that is on the PATH, with the newest dependencies that there are for it, then on
+# the oldest with the oldest that pyproject.toml allows. Not part of CI. PYTHON_3.12=... names an interpreter,
+# TESTS=... some tests.
+matrix: $(MATRIX:%=matrix-%) matrix-oldest
+
+matrix-%:
+	@$(call suite,$*,$(or $(PYTHON_$*),python$*))
+
+matrix-oldest:
+	@$(call suite,oldest,$(or $(PYTHON_3.11),python3.11))
+
+suite = if ! $(2) -c '' 2> /dev/null; then echo "$(2) is not on the PATH: matrix-$(1) was not run"; else \
+	$(MAKE) --no-print-directory .matrix/$(1)/.ready MATRIX_PYTHON=$(2) && echo "matrix-$(1):" && \
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .matrix/$(1)/bin/python -m pytest -n 2 -p no:cacheprovider $(TESTS); fi
+
+.matrix/oldest/.ready: pyproject.toml tests/support/oldest.py
+	$(MATRIX_PYTHON) -m venv --clear .matrix/oldest
+	.matrix/oldest/bin/python tests/support/oldest.py > .matrix/oldest/oldest.txt
+	.matrix/oldest/bin/python -m pip install --quiet --upgrade pip
+	.matrix/oldest/bin/python -m pip install --quiet --constraint .matrix/oldest/oldest.txt --editable '.[data,plot]' --group test
+	@touch $@
+
+.matrix/%/.ready: pyproject.toml
+	$(MATRIX_PYTHON) -m venv --clear .matrix/$*
+	.matrix/$*/bin/python -m pip install --quiet --upgrade pip
+	.matrix/$*/bin/python -m pip install --quiet --upgrade --editable '.[data,plot]' --group test
+	@touch $@
+
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python -m experiments.benchmarks
@@ -44,4 +74,4 @@ $(READY): pyproject.toml
 	@touch $(READY)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist out/docs
+	rm -rf $(VENV) .matrix .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist out/docs

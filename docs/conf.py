@@ -15,7 +15,6 @@ from sphinx.util.inspect import TypeAliasForwardRef
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the package of this checkout
 
 import hdmm_bf  # noqa: E402
-from hdmm_bf import _types  # noqa: E402
 from hdmm_bf.cli import app as commands  # noqa: E402
 
 project = "hdmm_bf"
@@ -45,7 +44,11 @@ autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 napoleon_attr_annotations = False
 autodoc_type_aliases = {
-    name: name for name in (*_types.__all__, "DomainLike", "MatrixLike")
+    name: name
+    for name in (
+        *("AnyArray", "Columns", "DomainLike", "EdgeArray", "IndexArray", "MatrixLike", "Noise", "Norm", "Number"),
+        *("RealMatrix", "RealVector", "SparseMatrix", "SquareMatrix"),
+    )
 }  # explained on the page on notation
 python_maximum_signature_line_length = 110
 

@@ -1,7 +1,7 @@
 """What a cluster of accelerators would reach: the spread Gaussian search by calculation.
 
-Nothing here is measured on an accelerator. The counts are those of the code (`strategies/roots`, `strategies/sharded`)
-and of `devices.md`; the rates are the makers'.
+Nothing here is measured on an accelerator. The counts are those of the code (`parallel/roots`, `parallel/sharded`)
+and of XLA's account of its memory; the rates are the makers'.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PRODUCTS = STEPS * (3 * ROOT_STEPS + 6) + ROUNDINGS * (6 + 2 * INVERSE_STEPS)
 """Matrix products of a search: three an iteration; two each for S, X, the residual, the curvature and the moved X."""
 
 MATRICES = 22
-"""Matrices, each spread, that the devices hold at the peak: 19 in `devices.md`, the best X, and two to be safe."""
+"""Matrices, each spread, that the devices hold at the peak: 19 by XLA's account, the best X, and two to be safe."""
 
 EFFICIENCY = 0.7
 """Share of the peak that a large product of doubles is taken to reach."""

@@ -1,10 +1,10 @@
 """Several devices: time and peak memory per device of a Gaussian search against the number of devices.
 
 All ranges under threshold 4, gap 1e-3. Every row is a process of its own that shows a CPU to JAX as so many devices,
-and is given as many cores, as far as there are. The search is run twice: the first run compiles, the second is
-measured, certificate apart. "MB a device" is what a device holds at the peak of a step: its share of the constants, and
-arguments, results and temporary arrays of the largest compiled program, as XLA reports them. "difference" is the
-largest relative difference of error, bound and Gram matrix to one device.
+and is given as many cores, as far as there are. The fit is run twice: the first run compiles, the second is
+measured, with the certificate, which is derived on the host. "MB a device" is the most that a device holds after a
+step: its share of the constants and of the best matrices so far; what a step needs in between is not seen from outside.
+"difference" is the largest relative difference of error, bound and Gram matrix to one device.
 """
 
 from __future__ import annotations
@@ -25,52 +25,47 @@ from experiments.benchmarks.measure import Part, Table
 COUNTS = (1, 2, 4)
 SIZES = (512, 1024)
 GAP = 1e-3
-HEADERS = ["n", "devices", "compile CPU s", "wall s", "CPU s", "CPU s a device", "steps", "products", "MB a device"]
+HEADERS = ["n", "devices", "compile CPU s", "wall s", "CPU s", "CPU s a device", "steps", "MB a device"]
 
 NOTE = """
-"products" are the matrix products of the last step's root, three an iteration; "matrices" is the memory of a device in
-units of n x n doubles. The host has two cores: two devices have one each at best, four share them, and whatever else
-runs takes its part, so wall times are not to be trusted here. CPU time tells by how much the work grows when it is
-divided.
+"matrices" is the memory of a device in units of n x n doubles. The host has two cores: two devices
+have one each at best, four share them, and whatever else runs takes its part, so wall times are not to be trusted here.
+CPU time tells by how much the work grows when it is divided.
 """
 
 
 def search_on(n: int, devices: int) -> tuple[dict[str, Any], np.ndarray]:
-    """Search once to compile and once to measure."""
-    from hdmm_bf.fit.inputs import as_problem
-    from hdmm_bf.parallel import devices as dv
-    from hdmm_bf.strategies import search
-    from hdmm_bf.strategies.gaussian import dense as gaussian
+    """Fit once to compile and once to measure."""
+    import hdmm_bf as bf
 
-    problem = as_problem(f"all-range:{n}", f"threshold:{n}:4")
-    mesh = dv.as_mesh(devices, None)
-    cpus = []
+    workload, policy = bf.workload.parse(f"all-range:{n}"), bf.policy.parse(f"threshold:{n}:4")
+    held: list[int] = []
+    spent: list[tuple[float, float]] = []
     for _ in range(2):
-        kernel = gaussian.on_devices(problem, mesh, gap=GAP)
         wall, cpu = time.perf_counter(), time.process_time()
-        found = search(gaussian.steps(problem, gap=GAP, kernel=kernel), gap=GAP)
-        X = kernel.to_host(found.best)
-        wall = time.perf_counter() - wall
-        cpus.append(time.process_time() - cpu)
+        fit = bf.fit(workload, policy, gap=GAP, devices=devices, callback=lambda _: held.append(bytes_on_a_device()))
+        spent.append((time.perf_counter() - wall, time.process_time() - cpu))
+    (_, first), (wall, cpu) = spent
     record = {
-        "compile": cpus[0] - cpus[1],
+        "compile": first - cpu,
         "wall": wall,
-        "cpu": cpus[1],
-        "share": cpus[1] / devices,
-        "steps": len(found.trace),
-        "products": 3 * kernel.matrices.steps,
-        "bytes": peak_bytes(kernel.matrices),
-        "numbers": [found.error, found.bound],
+        "cpu": cpu,
+        "share": cpu / devices,
+        "steps": len(fit.trace),
+        "bytes": max(held),
+        "numbers": [fit.unit_error, fit.bounds.lower],
     }
-    return record, np.tril(X)
+    A = fit.strategy.matrix()
+    return record, np.tril(A.T @ A)
 
 
-def peak_bytes(matrices: Any) -> int:
-    """Return the memory of one device in the step that finds X: its constants, results and temporary arrays."""
-    memory = matrices.compiled().memory_analysis()
-    held = sum(a.addressable_shards[0].data.nbytes for a in matrices.constants[2:])  # B and its transpose wait
-    total = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
-    return int(total + held)
+def bytes_on_a_device() -> int:
+    """Return the memory of the arrays that the first device holds now."""
+    import jax
+
+    first = jax.devices()[0]
+    shards = [shard for array in jax.live_arrays() for shard in array.addressable_shards]
+    return sum(shard.data.nbytes for shard in shards if shard.device == first)
 
 
 def measured(n: int, devices: int, folder: Path) -> tuple[dict[str, Any], np.ndarray]:
@@ -101,7 +96,7 @@ def report(*, quick: bool = False) -> list[Part]:
 def _cells(n: int, devices: int, record: dict[str, Any]) -> list[str]:
     times = [f"{record[name]:.1f}" for name in ("compile", "wall", "cpu", "share")]
     size = record["bytes"]
-    shown = [str(record["steps"]), str(record["products"]), f"{size / 1e6:.1f}", f"{size / (8 * n * n):.2f}"]
+    shown = [str(record["steps"]), f"{size / 1e6:.1f}", f"{size / (8 * n * n):.2f}"]
     return [str(n), str(devices), *times, *shown]
 
 

@@ -12,8 +12,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from experiments.benchmarks.measure import Part, Table, timed
-from hdmm_bf.data.histogram import histogram
-from hdmm_bf.domain import Domain
+from hdmm_bf import Domain, histogram
 
 RECORDS = 10_000_000
 PLACES = tuple(f"place {i}" for i in range(700))

@@ -1,23 +1,19 @@
 """Two cores used well: the same restarts one after the other and side by side, and what both reach in the same time.
 
 Processes of their own, one BLAS thread each. The first table runs a number of steps of one family with two seeds, in
-two fits with one worker and in one fit with two, the start of the second process and its compiling included; a fit
-before each compiles in the first. The second table gives both the same number of seconds, and two seeds to one worker.
+two fits with one worker and in one fit with two, the start of the second process and its compiling included, and in
+every fit the bound, the floors and the certificate; a fit before each compiles in the first. The second table gives
+both the same number of seconds, and two seeds to one worker.
 """
 
 from __future__ import annotations
 
-import collections
-import contextlib
-import itertools
 import json
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 from experiments.benchmarks.measure import Part, Table, own_process
-from hdmm_bf.strategies.drafts import Draft
 
 STEPS = [
     ("all-range:64", "bounded:64", "cell-budgets", 24),
@@ -54,41 +50,19 @@ def _in_a_time() -> Table:
 
 def restarts(workload: str, policy: str, family: str, steps: int) -> dict[str, float]:
     """Time two restarts one after the other, then side by side."""
-    from hdmm_bf.fit.inputs import as_problem
-    from hdmm_bf.parallel.workers import side_by_side
-    from hdmm_bf.strategies.laplace import portfolio
+    import hdmm_bf as bf
 
-    problem = as_problem(workload, policy)
-    floor = min(portfolio.floors(problem, portfolio.Table(), "L1"), key=lambda draft: draft.error)
+    def search(seed: int, workers: int) -> None:
+        options = {"noise": "laplace", "family": family, "max_steps": workers * steps}
+        bf.fit(workload, policy, seed=seed, workers=workers, **options)
 
-    def search(seed: int) -> Iterator[Draft]:
-        return itertools.islice(portfolio.searched(problem, seed=seed, family=family, best=floor), steps)
-
-    found: dict[str, float] = {}
-    for name in ("compiles", "one", "two"):
+    spent: dict[str, float] = {}
+    for name, fits in {"compiles": [(0, 1)], "one": [(0, 1), (APART, 1)], "two": [(0, 2)]}.items():
         begun = time.perf_counter()
-        if name == "two":
-            other = portfolio.job(problem, seed=APART, family=family, best=floor)
-            _finish(side_by_side(_counted(search(0)), [other], in_turn=True))
-        else:
-            collections.deque(itertools.chain(search(0), search(APART)), maxlen=0)
-        found[name] = time.perf_counter() - begun
-    return found
-
-
-class _Done(Exception):  # noqa: N818  # not an error: both have made their steps
-    pass
-
-
-def _counted(steps: Iterator[Draft]) -> Iterator[Draft]:
-    """End the whole sequence when our own steps are done: the others, in turn, have done as many."""
-    yield from steps
-    raise _Done
-
-
-def _finish(both: Iterator[Draft]) -> None:
-    with contextlib.suppress(_Done):
-        collections.deque(both, maxlen=0)
+        for seed, workers in fits:
+            search(seed, workers)
+        spent[name] = time.perf_counter() - begun
+    return spent
 
 
 def main(workload: str, policy: str, *more: Any) -> None:

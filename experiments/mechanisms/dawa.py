@@ -15,11 +15,10 @@ from typing import Literal
 import numpy as np
 
 from experiments.mechanisms import hierarchy
+from experiments.mechanisms.checks import Columns, IndexArray, RealMatrix, RealVector, fail, nearest, whole_numbers
 from experiments.mechanisms.draws import Draw
 from experiments.mechanisms.mechanism import Mechanism, Stage
 from experiments.mechanisms.partition import private_partition, published_partition
-from hdmm_bf._checks import fail, nearest, whole_numbers
-from hdmm_bf._types import Columns, IndexArray, RealMatrix, RealVector
 from hdmm_bf.workload import AllRange, Boxes, Workload
 
 _SAMPLED_QUERIES = 200

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from hdmm_bf._types import Columns, IndexArray
+from experiments.mechanisms.checks import Columns, IndexArray
 
 
 class Intervals(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Protocol, final, runtime_checkable
 
 import numpy as np
 
-from hdmm_bf._types import RealVector
+from experiments.mechanisms.checks import RealVector
 
 
 @runtime_checkable

@@ -13,14 +13,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from experiments.mechanisms.checks import AnyArray, Columns, RealMatrix, RealVector, fail
 from experiments.mechanisms.draws import Draw
 from experiments.mechanisms.grids import check_grid
 from experiments.mechanisms.mechanism import Mechanism, Stage
-from hdmm_bf._checks import fail
-from hdmm_bf._types import AnyArray, Columns, RealMatrix, RealVector
+from hdmm_bf import Problem
 from hdmm_bf.matrix import Incidence
 from hdmm_bf.policy import Policy
-from hdmm_bf.problem.transform import Problem
 
 _FULL_RANK = 1e-10
 """Least singular value of a strategy, as a share of the largest, that counts as full column rank."""

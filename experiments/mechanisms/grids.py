@@ -15,12 +15,11 @@ import math
 
 import numpy as np
 
+from experiments.mechanisms.checks import AnyArray, Columns, RealVector, fail, whole_number
 from experiments.mechanisms.draws import Draw
 from experiments.mechanisms.mechanism import Mechanism, Stage
 from experiments.mechanisms.trees import shrunk
 from experiments.mechanisms.wavelet import depth, forward, inverse, support
-from hdmm_bf._checks import fail, positive_int
-from hdmm_bf._types import AnyArray, Columns, RealVector
 from hdmm_bf.domain import Domain
 from hdmm_bf.policy import Policy, h_theta, stretch, threshold
 
@@ -82,7 +81,7 @@ def cubes(policy: Policy, *, side: int) -> Mechanism:
     Guarantees:
         (epsilon, policy)-private: the spanner's stretch is computed, and its mechanism gets epsilon / stretch.
     """
-    width = positive_int("cubes", "side", side, advice="Use a power of two.")
+    width = whole_number("cubes", "side", side, least=1, advice="Use a power of two.")
     if width & (width - 1):
         raise fail("cubes", f"side={side}", "must be a power of two", f"Use {1 << (width.bit_length() - 1)}.")
     domain = policy.domain

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from experiments.mechanisms.checks import Columns, RealMatrix, RealVector, whole_number
 from experiments.mechanisms.draws import Draw
 from experiments.mechanisms.mechanism import Mechanism, Stage
-from hdmm_bf._checks import whole_number
-from hdmm_bf._types import Columns, RealMatrix, RealVector
 
 
 def num_levels(size: int, branching: int) -> int:

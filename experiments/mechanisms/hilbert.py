@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hdmm_bf._checks import fail
-from hdmm_bf._types import IndexArray
+from experiments.mechanisms.checks import IndexArray, fail
 from hdmm_bf.domain import DomainLike, as_domain
 
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, final
 
+from experiments.mechanisms.checks import AnyArray, Columns, Number, RealVector, fail, numbers
 from experiments.mechanisms.draws import Draw
-from hdmm_bf._checks import fail, finite, numbers
-from hdmm_bf._types import AnyArray, Columns, Number, RealVector
 
 Estimator: TypeAlias = Callable[[Columns, float, Draw], RealVector]
 """Anything that takes counts, epsilon and a source of noise, and returns one real estimate for each count."""
@@ -64,7 +63,6 @@ class Mechanism:
 def checked_counts(where: str, counts: Counts, num_cells: int | None) -> Columns:
     """Return counts as a vector of finite numbers, whole ones as int64."""
     vector = numbers(where, "counts", counts)
-    finite(where, "counts", vector)
     if vector.ndim != 1 or vector.size == 0 or num_cells not in (None, vector.size):
         wanted = "one number for each cell" if num_cells is None else f"{num_cells} numbers"
         raise fail(where, f"counts of shape {vector.shape}", f"must be {wanted}", "Ravel the histogram row by row.")

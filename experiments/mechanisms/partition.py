@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from experiments.mechanisms.checks import Columns, IndexArray, RealVector
 from experiments.mechanisms.deviations import Intervals, aligned, everywhere
 from experiments.mechanisms.draws import Draw
-from hdmm_bf._types import Columns, IndexArray, RealVector
 
 _PRICE = 6.0
 """Price of a bucket in units of 1 / epsilon: with less the search collects lucky draws, with more it merges all.

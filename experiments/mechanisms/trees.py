@@ -15,12 +15,11 @@ from typing import TypeAlias
 import numpy as np
 from scipy.optimize import isotonic_regression
 
+from experiments.mechanisms.checks import Columns, RealVector, fail
 from experiments.mechanisms.draws import Draw
 from experiments.mechanisms.mechanism import Counts, Estimator, Mechanism, Stage, checked_counts, positive_epsilon
-from hdmm_bf._checks import fail
-from hdmm_bf._types import Columns, RealVector
+from hdmm_bf import Problem, transform
 from hdmm_bf.policy import Policy, stretch
-from hdmm_bf.problem.transform import Problem, to_edges
 from hdmm_bf.workload import identity
 
 Finish: TypeAlias = Callable[[RealVector, Columns], RealVector]
@@ -55,7 +54,7 @@ def _through(
 ) -> RealVector:
     """Estimate the cells: D P_G (estimate of x_G) + the public totals; the latter are not protected by the policy."""
     totals = problem.grounding.totals(counts)
-    flow = to_edges(problem, counts)
+    flow = transform.to_edges(problem, counts)
     noisy = mechanism(flow, epsilon, draw) if flow.size else flow.astype(np.float64)
     if finish is not None:
         noisy = finish(noisy, totals)

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from experiments.mechanisms.checks import Columns, IndexArray, RealVector
 from experiments.mechanisms.draws import Draw
 from experiments.mechanisms.mechanism import Mechanism, Stage
-from hdmm_bf._types import Columns, IndexArray, RealVector
 from hdmm_bf.domain import DomainLike, as_domain
 
 

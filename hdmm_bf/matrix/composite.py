@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from jaxtyping import Float64
 
 from hdmm_bf._checks import fits
-from hdmm_bf._types import Columns, RealVector, SparseMatrix, SquareMatrix
+from hdmm_bf._types import AnyArray, Columns, RealVector, SparseMatrix, SquareMatrix
 from hdmm_bf.matrix.matrix import Matrix
 
 
@@ -68,6 +68,14 @@ class Kronecker(Matrix):
 
     def _gram(self) -> SquareMatrix:
         return reduce(np.kron, [f.gram() for f in self.factors])
+
+
+def apply_factors(factors: Sequence[AnyArray | None], tensor: AnyArray) -> AnyArray:
+    """Return (F_1 (x) ... (x) F_d) applied to a tensor with one axis per factor; None leaves an axis as it is."""
+    for axis, factor in enumerate(factors):
+        if factor is not None:
+            tensor = np.moveaxis(np.tensordot(factor, tensor, axes=(1, axis)), 0, axis)
+    return tensor
 
 
 @final

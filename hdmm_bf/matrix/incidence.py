@@ -9,14 +9,14 @@ import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Int
 
-from hdmm_bf._types import Columns, SparseMatrix
+from hdmm_bf._types import Columns, RealMatrix, SparseMatrix
 from hdmm_bf.matrix.matrix import Matrix
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Incidence(Matrix):
-    """P: one column an edge, +1 at `head`, -1 at `tail`; a tail of -1 is the ground and leaves no entry."""
+    """P: one column per edge, +1 at `head`, -1 at `tail`; a tail of -1 is the ground and leaves no entry."""
 
     head: Int[np.ndarray, " e"]
     tail: Int[np.ndarray, " e"]
@@ -40,6 +40,11 @@ class Incidence(Matrix):
         differences: Columns = vector[self.head].copy()
         differences[inner] -= vector[self.tail[inner]]
         return differences
+
+    def differences(self, rows: RealMatrix) -> RealMatrix:
+        """Return A P for a matrix A over the vertices, r x n, without forming P: its columns are A_head - A_tail."""
+        with_ground = np.concatenate([rows, np.zeros((len(rows), 1))], axis=1)  # the ground is -1: the last column
+        return np.asarray(with_ground[:, self.head] - with_ground[:, self.tail])
 
     def _sparse(self) -> SparseMatrix:
         edges = np.arange(self.head.size)

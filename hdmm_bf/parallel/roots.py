@@ -89,7 +89,7 @@ def inverse(K: Any, start: Any) -> tuple[Any, Any]:
     """Return the inverse of a symmetric matrix near that of a positive definite `start`, and the residual.
 
     Y <- Y (2 - K Y) squares the residual, eigenvalue by eigenvalue of K times the start, which is shrunk until all are
-    below 2. A negative one moves away from 1 for ever.
+    below 2. A negative one moves away from 1 forever.
 
     Guarantees:
         A residual r < 1 shows that K is positive definite, and that tr K^-1 is at most the result's trace / (1 - r).

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from typing import Any
 
 from hdmm_bf.certificate import exact_sensitivity, grid_bits
-from hdmm_bf.release import matrices, products  # noqa: F401  # they register their records
 from hdmm_bf.release.ledger import Account
 from hdmm_bf.release.plan import Fitted, Plan, plan
 from hdmm_bf.release.release import Release

@@ -49,9 +49,7 @@ def column_norms(problem: Problem, kind: Kind, matrix: RealMatrix, *, norm: Norm
 
 def edge_columns(problem: Problem, matrix: RealMatrix) -> RealMatrix:
     """Return A P for a matrix over the kept cells, without forming P."""
-    P = problem.P
-    with_ground = np.concatenate([matrix, np.zeros((len(matrix), 1))], axis=1)
-    return np.asarray(with_ground[:, P.head] - with_ground[:, P.tail])
+    return problem.P.differences(matrix)
 
 
 def edge_gram(problem: Problem) -> SquareMatrix:

@@ -200,7 +200,7 @@ def read_back(path, kind):
     if kind == "json":
         return np.array(json.loads(path.read_text())["strategy"])
     if kind == "mtx":
-        return scipy.io.mmread(path).toarray()
+        return scipy.io.mmread(path, spmatrix=False).toarray()
     if kind == "parquet":
         return np.column_stack([column.to_numpy() for column in pq.read_table(path).columns])
     return np.array([[float(v) for v in row] for row in csv.reader(path.read_text().splitlines())])

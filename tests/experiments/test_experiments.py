@@ -2,7 +2,13 @@
 
 import csv
 import json
+import os
+import shutil
+import subprocess
 import sys
+import sysconfig
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -204,3 +210,24 @@ def test_what_is_not_installed_is_named_in_one_sentence(monkeypatch, package, se
     told = CliRunner().invoke(cli.app, ["reproduce"])
     assert told.exit_code == 2
     assert sentence in told.output
+
+
+def test_an_installed_package_says_that_reproduce_needs_a_checkout(tmp_path):
+    """Only what a wheel holds is on the path: -S keeps an editable install out."""
+    root = Path(__file__).parent.parent
+    tools = tomllib.loads((root / "pyproject.toml").read_text())["tool"]
+    for name in tools["hatch"]["build"]["targets"]["wheel"]["packages"]:
+        shutil.copytree(root / name, tmp_path / "site" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    path = os.pathsep.join([str(tmp_path / "site"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
+    told = subprocess.run(
+        [sys.executable, "-S", "-m", "hdmm_bf", "reproduce"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        check=False,
+    )
+    assert told.returncode == 2, told.stderr
+    assert told.stderr.strip().splitlines()[-1].startswith("hdmm-bf: reproduce needs a checkout of the source")
+    assert "Traceback" not in told.stderr
+    assert not told.stdout

@@ -262,7 +262,7 @@ resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30, 8 * 2**30))
 import numpy as np
 import hdmm_bf as bf
 from hdmm_bf import policy, workload
-from hdmm_bf.sensitivities import sensitivity
+from hdmm_bf.problem.sensitivity import sensitivity
 try:
     {mistake}
 except bf.InputError as error:

@@ -237,7 +237,7 @@ def test_data_need_a_name(path, name):
 RACE = """
 import multiprocessing, sys
 from hdmm_bf._checks import InputError
-from hdmm_bf.mechanisms.ledger import Ledger
+from hdmm_bf.release.ledger import Ledger
 
 def race(start, paid):
     start.wait()
@@ -292,10 +292,10 @@ CRASH = """
 import os, signal, sys
 import numpy as np
 import hdmm_bf as bf
-from hdmm_bf.mechanisms import release
+from hdmm_bf.release.matrices import MatrixRecovery
 die = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 if sys.argv[3] == "before the noise":
-    release._noise = die
+    MatrixRecovery._noise = die
 account = bf.Ledger(sys.argv[2], epsilon=1.0, new=True).account("people")
 out = bf.release(bf.load(sys.argv[1]), np.arange(4), epsilon=0.75, account=account)
 die()

@@ -22,7 +22,7 @@ from hdmm_bf.problem.transform import Problem, to_edges
 from hdmm_bf.release import exact
 from hdmm_bf.release.noise import Sampler
 from hdmm_bf.release.privacy import zcdp_epsilon
-from hdmm_bf.strategies import from_draft
+from hdmm_bf.strategies import from_draft, registry
 from hdmm_bf.strategies.laplace import portfolio
 from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy
 from tests.support import oracles
@@ -45,7 +45,7 @@ def floor_fits(problem):
 def family_fit(family, W, G, steps):
     """What a family by itself reaches in a few steps, shipped: without the floors, which are often better."""
     problem = Problem(workload.parse(W), policy.parse(G) if isinstance(G, str) else G)
-    drafts = list(itertools.islice(portfolio.FAMILIES[family](problem, seed=1), steps))
+    drafts = list(itertools.islice(registry.family("laplace", family).search(problem, seed=1), steps))
     best = min(drafts, key=lambda found: found.error)
     assert best.origin == family
     return shipped(problem, from_draft(problem, best))

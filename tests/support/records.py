@@ -5,6 +5,7 @@ import gzip
 import math
 import random
 import sqlite3
+import weakref
 from collections import Counter
 
 import numpy as np
@@ -73,14 +74,14 @@ def pandas(rows, folder):
     return arrow(rows).to_pandas()  # a column of whole numbers with missing ones becomes floats
 
 
-def pandas_nullable(rows, folder):
+def pandas_nullable(rows, folder, **options):
     pytest.importorskip("pandas")
-    return arrow(rows).to_pandas().convert_dtypes()
+    with np.errstate(invalid="ignore"):  # pandas 2 tries whether infinity is a whole number
+        return arrow(rows).to_pandas().convert_dtypes(**options)
 
 
 def pandas_on_arrow(rows, folder):
-    pytest.importorskip("pandas")
-    return arrow(rows).to_pandas().convert_dtypes(dtype_backend="pyarrow")
+    return pandas_nullable(rows, folder, dtype_backend="pyarrow")
 
 
 def polars(rows, folder):
@@ -92,7 +93,10 @@ def polars_lazy(rows, folder):
 
 
 def duckdb(rows, folder):
-    return pytest.importorskip("duckdb").connect().from_arrow(arrow(rows))
+    base = pytest.importorskip("duckdb").connect()
+    table = base.from_arrow(arrow(rows))
+    weakref.finalize(table, base.close)  # before 1.5 a table does not keep its connection
+    return table
 
 
 def ibis(rows, folder):
@@ -108,7 +112,10 @@ def sqlite(rows, folder):
         database.execute("CREATE TABLE people (town TEXT, rooms INTEGER, age REAL, times INTEGER)")
         database.executemany("INSERT INTO people VALUES (?, ?, ?, ?)", rows)
     database.close()
-    return pytest.importorskip("ibis").sqlite.connect(folder / "records.db").table("people")
+    backend = pytest.importorskip("ibis").sqlite.connect(folder / "records.db")
+    table = backend.table("people")
+    weakref.finalize(table, backend.disconnect)  # ibis leaves it open, of which Python 3.13 warns
+    return table
 
 
 def parquet(rows, folder):

@@ -56,9 +56,10 @@ def cell(made: list[Reading], weights: bool) -> Expression:
     strides = [math.prod(later.size for later in made[i + 1 :]) for i in range(len(made))]
     codes = [nw.col(f"r{i}") for i in range(len(made))]
     number = nw.sum_horizontal(*(code * step for code, step in zip(codes, strides, strict=True)))
-    problems = [nw.when(code < 0).then(nw.lit(-1 - i, nw.Int64)).otherwise(0) for i, code in enumerate(codes)]
-    if weights:
-        problems.append(nw.when(nw.col("w") < 0).then(nw.lit(-1 - len(codes), nw.Int64)).otherwise(0))
+    checked = [*codes, nw.col("w")] if weights else codes
+    problems = [  # named, because before pandas 3 columns side by side must have names of their own
+        nw.when(value < 0).then(nw.lit(-1 - i, nw.Int64)).otherwise(0).alias(f"p{i}") for i, value in enumerate(checked)
+    ]
     worst = nw.min_horizontal(*problems) if len(problems) > 1 else problems[0]  # Spark needs two
     return nw.when(worst < 0).then(worst).otherwise(number)
 

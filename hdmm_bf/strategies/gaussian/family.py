@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from hdmm_bf._types import IndexArray, RealMatrix, RealVector
+from hdmm_bf.matrix import apply_factors
 from hdmm_bf.objectives.minimise import HOPELESS
 from hdmm_bf.strategies.gaussian.ascent import Point, ascent
 from hdmm_bf.strategies.gaussian.attribute import Attribute, Blocks
@@ -93,13 +94,13 @@ class Bases:
 
     def distances(self, M: Tensor) -> list[Tensor]:
         """Return d for every type of edge."""
-        return [contract(M, self._matrices(kind)) for kind in self.types]
+        return [apply_factors(self._matrices(kind), M) for kind in self.types]
 
     def pull(self, weights: Sequence[Tensor]) -> Tensor:
         """Return q = sum_e weight_e dd_e / dM."""
         q: Tensor = np.zeros(self.shape)
         for kind, w in zip(self.types, weights, strict=True):
-            q = q + contract(w, [m.T for m in self._matrices(kind)])
+            q = q + apply_factors([m.T for m in self._matrices(kind)], w)
         return self._symmetric(q)
 
     def _symmetric(self, tensor: Tensor) -> Tensor:
@@ -167,11 +168,11 @@ class Bases:
         for kind, w in zip(self.types, weights, strict=True):
             transposed = [m.T for m in self._matrices(kind)]
             for axis in range(d):
-                left = contract(w, [None if i == axis else m for i, m in enumerate(transposed)])
+                left = apply_factors([None if i == axis else m for i, m in enumerate(transposed)], w)
                 slope = unfold(left, axis) @ unfold(M, axis).T
                 if axis == kind:
                     dA[axis] = slope
-                    q = q + contract(left, [m if i == axis else None for i, m in enumerate(transposed)])
+                    q = q + apply_factors([m if i == axis else None for i, m in enumerate(transposed)], left)
                 else:
                     before = dC[axis]
                     dC[axis] = slope if before is None else before + slope
@@ -189,14 +190,6 @@ class Bases:
         for t in range(self.squares.size):
             found[self.numbers[axis][t]] += rows @ self._outer(t, leave_out=axis).ravel()
         return found
-
-
-def contract(tensor: Tensor, matrices: Sequence[RealMatrix | None]) -> Tensor:
-    """Multiply every axis by a matrix; None leaves it."""
-    for axis, m in enumerate(matrices):
-        if m is not None:
-            tensor = np.moveaxis(np.tensordot(m, tensor, axes=(1, axis)), 0, axis)
-    return tensor
 
 
 def unfold(tensor: Tensor, axis: int) -> RealMatrix:

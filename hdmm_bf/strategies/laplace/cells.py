@@ -19,10 +19,10 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from hdmm_bf._types import AnyArray, RealMatrix, SquareMatrix
+from hdmm_bf.matrix import apply_factors
 from hdmm_bf.objectives.minimise import minimise
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import ProductProblem
-from hdmm_bf.strategies.blocks import apply_factors
 from hdmm_bf.strategies.laplace import cell_budgets as budget
 from hdmm_bf.strategies.registry import Family
 from hdmm_bf.strategies.search import Callback, Progress, Status, search
@@ -112,7 +112,7 @@ def fit_cells(
 
 
 def steps(product: ProductProblem, *, seed: int) -> Iterator[CellsDraft]:
-    """Yield the best strategy after every start, from the identity on, for ever."""
+    """Yield the best strategy after every start, from the identity on, forever."""
     from hdmm_bf.objectives import losses
 
     rng = np.random.default_rng(seed)

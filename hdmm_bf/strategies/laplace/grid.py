@@ -59,7 +59,7 @@ def alone(problem: Problem) -> bool:
 
 
 def steps(problem: Problem, *, seed: int) -> Iterator[Draft]:
-    """Yield the best strategy after every step of all one-attribute searches, for ever; nothing where none applies."""
+    """Yield the best strategy after every step of all one-attribute searches, forever; nothing where none applies."""
     product, factors = parts(problem), problem.policy.factors
     if product is None or factors is None:
         return

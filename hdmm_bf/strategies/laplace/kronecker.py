@@ -22,6 +22,7 @@ from hdmm_bf import _linalg as la
 from hdmm_bf import policy as policies
 from hdmm_bf import workload as workloads
 from hdmm_bf._types import EdgeArray, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf.bounds.products.publicity import indicators
 from hdmm_bf.matrix import Incidence, Matrix
 from hdmm_bf.objectives import limits
 from hdmm_bf.objectives.minimise import minimise
@@ -112,9 +113,8 @@ class Point(NamedTuple):
 
 def reach(A: RealMatrix, edges: EdgeArray) -> float:
     """Return the largest ||A p_e||_1 over the edges of an attribute."""
-    u, v = edges.T
-    ends = np.concatenate([A, np.zeros((len(A), 1))], axis=1)  # BOTTOM is -1: the last column
-    return float(np.abs(ends[:, u] - ends[:, v]).sum(axis=0).max(initial=0.0))
+    moves = Incidence(edges[:, 0], edges[:, 1], A.shape[1]).differences(A)
+    return float(np.abs(moves).sum(axis=0).max(initial=0.0))
 
 
 @final
@@ -305,20 +305,10 @@ def known_totals(product: ProductProblem, term: Term, factors: Sequence[RealMatr
     for A, V, edges in zip(factors, term.grams, product.edges, strict=True):
         Y = la.inverse(A.T @ A)
         assert Y is not None, "the strategy has full column rank"
-        C = _components(edges, len(V))
+        C = indicators(edges, len(V))
         half = C @ la.symmetric(Y)
         fall *= float(np.vdot(np.linalg.solve(half @ C.T, half), half @ V))
     return fall
-
-
-def _components(edges: EdgeArray, n: int) -> RealMatrix:
-    """One row a connected component: 1 on its values."""
-    import scipy.sparse as sp
-    from scipy.sparse.csgraph import connected_components
-
-    graph = sp.coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(n, n))
-    count, label = connected_components(graph, directed=False)
-    return np.asarray((label == np.arange(count)[:, None]).astype(np.float64))
 
 
 FAMILY = Family(

@@ -3,7 +3,8 @@
 On forests P_G is square, so this is ordinary differential privacy over the edges and, with every entry polished at
 the end, the whole class of strategies. Off forests S is an edge strategy of full column rank, for policies with few
 edges. Theta >= 0 is written as a square; edges are turned so that the workload's correlations are mostly positive.
-Starts are soft clusters of the edges on one to three levels, dense random rows, rows grown on the best; then kicks.
+Starts are soft clusters of the edges on one to three levels, dense random rows, rows grown on the best;
+then perturbations of the best.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MOST_EDGES_A_CELL = 2.5
 """Off forests the family is asked only for graphs with few edges: on denser ones it never won."""
 
 _STARTS = 24
-"""Fresh starts before the kicks begin."""
+"""Fresh starts before the perturbations begin."""
 _MIXED = 0.05
 """Share of negative correlation from which signed rows are tried as well."""
 
@@ -46,7 +47,7 @@ def alone(problem: Problem) -> bool:
 
 
 def steps(problem: Problem, *, seed: int, mesh: Mesh | None = None) -> Iterator[Draft]:
-    """Yield the best strategy after every start or kick, for ever.
+    """Yield the best strategy after every start or perturbation, forever.
 
     On a mesh V is spread by its rows. Signed rows and the polish factor a matrix over the edges and stay on one device.
     """
@@ -64,7 +65,7 @@ def steps(problem: Problem, *, seed: int, mesh: Mesh | None = None) -> Iterator[
         if mixed and count % 2:
             candidate = _finish(problem, flip, search.signed())
         else:
-            search.start(count) if count <= _STARTS else search.kick()
+            search.start(count) if count <= _STARTS else search.perturb()
             candidate = _finish(problem, flip, search.roots**2)
         best = min(best, candidate, key=lambda d: d.error)
         yield best
@@ -144,7 +145,7 @@ class _Search:
             rows = np.sqrt(rows**2 + rng.choice([0.01, 0.1]) * rng.uniform(0, 1, rows.shape))
         self._descend(rows, patience=0.01)
 
-    def kick(self) -> None:
+    def perturb(self) -> None:
         """Descend from the best with rows removed, added or shaken."""
         rng, rows = self.rng, self.roots.copy()
         move = int(rng.integers(4)) if len(rows) else 0

@@ -3,7 +3,8 @@
     log tr(V (A^T A)^-1) + 2 log || h ||_q,    h_e = sum_j sqrt((A p_e)_j^2 + eta^2)
 
 with eta falling and q rising together. Starts are the identity on all cells together with cuts of the policy graph
-(one row for each side of a cut: along the Fiedler order of a component, or between clusters of cells), then kicks.
+(one row for each side of a cut: along the Fiedler order of a component, or between clusters of cells), then
+perturbations of the best.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _GAPS = (6, 8, 5, 12, 4, 7, 16, 3)
 """Cells between two cuts of a start."""
 _STARTS = 10
 _DEEP = 3
-"""Starts polished deeply before the kicks begin."""
+"""Starts polished deeply before the perturbations begin."""
 
 
 class _Polish:
@@ -78,7 +79,7 @@ def polish(problem: Problem, found: Draft) -> Draft:
 
 
 def steps(problem: Problem, *, seed: int) -> Iterator[Draft]:
-    """Yield the best strategy after every start, deep polish or kick, for ever."""
+    """Yield the best strategy after every start, deep polish or perturbation, forever."""
     rng = np.random.default_rng(seed)
     polish = _Polish(problem)
     pool: list[tuple[Draft, float]] = []
@@ -96,8 +97,8 @@ def steps(problem: Problem, *, seed: int) -> Iterator[Draft]:
         yield best
     bumps = _Bumps(problem, rng)
     while True:
-        kicked = bumps.kick(best.matrix)
-        found = polish(kicked, start=3e-3, stop=1e-5, levels=6, iterations=250)
+        perturbed = bumps.perturb(best.matrix)
+        found = polish(perturbed, start=3e-3, stop=1e-5, levels=6, iterations=250)
         best = min(best, found, key=lambda d: d.error)
         yield best
 
@@ -194,7 +195,7 @@ def _voronoi(graph: sp.csr_array, clusters: int, rng: np.random.Generator) -> np
 
 
 class _Bumps:
-    """Kicks of a strategy: shake entries, drop rows, add rows around a cell."""
+    """Perturbations of a strategy: shake entries, drop rows, add rows around a cell."""
 
     def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
         self.D, label = with_grounds(problem)
@@ -202,7 +203,7 @@ class _Bumps:
         self.near = sp.csr_array((graph + sp.eye_array(len(self.D))) > 0).astype(np.float64)
         self.rng = rng
 
-    def kick(self, A: RealMatrix) -> RealMatrix:
+    def perturb(self, A: RealMatrix) -> RealMatrix:
         """Return a strategy near A."""
         rng = self.rng
         move = int(rng.integers(3))
