@@ -221,7 +221,7 @@ def sparse_queries(n, seed):
 GRAPHS = [instances.random_tree, instances.random_regular, instances.halves, lambda n, seed: policy.threshold(n, 3)]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_fit_is_never_worse_than_any_floor(seed):
     """Quotes fit: Laplace fits are never worse than any of the paper's and the classical mechanisms."""
     check_against_floors(seed, max_steps=12)
