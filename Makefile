@@ -21,7 +21,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 unit: $(READY)
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 slow: $(READY)
 	$(BIN)/python -m pip install --quiet --group spark
