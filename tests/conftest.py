@@ -1,5 +1,7 @@
-"""Settings for all tests: hypothesis without randomness between runs and without deadlines."""
+"""Settings for all tests: hypothesis without randomness between runs and without deadlines; where types are checked."""
 
+import jaxtyping
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -8,3 +10,23 @@ settings.register_profile(
 settings.load_profile("default")
 
 from tests.support.mutations import honest  # noqa: E402, F401
+
+MANY_CALLS = {
+    "tests/release/test_audit.py": ("test_releases_of_neighbours_are_as_hard_to_tell_apart_as_claimed",),
+    "tests/certificate/test_blocks.py": ("test_releases_have_the_stated_error",),
+    "tests/release/test_intervals.py": ("test_intervals_cover_the_truth_as_often_as_they_say",),
+    "tests/bundle/test_foreign_text.py": (
+        "test_a_weak_policy_is_never_shown_under_the_name_of_a_strong_one",
+        "test_text_in_a_bundle_cannot_forge_a_line_on_the_terminal_or_leave_its_place_on_a_page",
+    ),
+}
+"""Tests that call the same functions hundreds of times: as users run them, without checks of every shape.
+
+The checks would be most of their time; other tests have the same functions checked."""
+
+
+@pytest.fixture(autouse=True)
+def _types_unchecked_where_calls_are_many(request, monkeypatch):
+    name = request.node.originalname if hasattr(request.node, "originalname") else request.node.name
+    if name in MANY_CALLS.get(request.node.nodeid.partition("::")[0], ()):
+        monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)

@@ -9,7 +9,9 @@ from hdmm_bf.domain import Domain
 from hdmm_bf.fit import loading
 
 NUM_BUNDLES = 200
-IN_DEFAULT = 60
+IN_DEFAULT = 42
+"""Two of every shape and noise."""
+
 KINDS = ("line", "threshold", "cycle", "star-tree", "h-theta", "bounded", "unbounded", "empty", "sensitive")
 SHAPES = ("named", "product", "custom product", "graph", "graph with BOTTOM", "labelled", "labelled graph")
 NOISES = ("gaussian", "laplace", "structured")

@@ -136,11 +136,11 @@ def honoured(path, option, given, made):
 @pytest.mark.parametrize(
     ("workload", "policy", "family"),
     [
-        ("all-range:40", "unbounded:40", "p-identity"),
-        ("all-range:40", "unbounded:40", "cell-budgets"),
-        ("all-range:16", "threshold:16:4", "vertex"),
-        ("all-range:40x40", "unbounded:40x40", "kronecker"),
-        ("all-range:24x24", "unbounded:24x24", "cells"),
+        ("all-range:16", "unbounded:16", "p-identity"),
+        ("all-range:16", "unbounded:16", "cell-budgets"),
+        ("all-range:10", "threshold:10:3", "vertex"),
+        ("all-range:16x16", "unbounded:16x16", "kronecker"),
+        ("all-range:8x8", "unbounded:8x8", "cells"),
     ],
 )
 def test_seeds_steer_what_draws_random_numbers(workload, policy, family):

@@ -103,10 +103,10 @@ print(json.dumps(found))
 
 def test_a_second_fit_of_the_same_shape_compiles_nothing():
     cases = [
-        ("all-range:8", "threshold:8:3", {"noise": "laplace", "max_steps": 22}),
+        ("all-range:8", "threshold:8:3", {"noise": "laplace", "max_steps": 15}),
         ("all-range:8", "unbounded:8", {"noise": "laplace", "max_steps": 8}),
-        ("all-range:3x3", "unbounded:3x3", {"noise": "laplace", "family": "cells"}),
-        ("all-range:3x3", "threshold:3x3:1", {"noise": "laplace", "family": "kronecker"}),
+        ("all-range:3x3", "unbounded:3x3", {"noise": "laplace", "family": "cells", "max_steps": 4}),
+        ("all-range:3x3", "threshold:3x3:1", {"noise": "laplace", "family": "kronecker", "max_steps": 4}),
         ("all-range:12", "threshold:12:3", {}),
     ]
     run = subprocess.run(

@@ -3,8 +3,7 @@
 import re
 from pathlib import Path
 
-import pytest
-
+from tests.support.command_line import run
 from tests.support.snippets import blocks, commands, run_command, run_python, same
 
 ROOT = Path(__file__).parents[2]
@@ -12,12 +11,12 @@ README = (ROOT / "README.md").read_text()
 COMMANDS = [command for block in blocks(README, "console") for command in commands(block.code)]
 
 
-@pytest.mark.parametrize(("command", "output"), COMMANDS, ids=[command for command, _ in COMMANDS])
-def test_commands_print_what_the_readme_says(command, output, tmp_path_factory):
-    folder = tmp_path_factory.getbasetemp() / "readme-commands"
-    folder.mkdir(exist_ok=True)
-    printed = run_command(command, folder)
-    assert same(output, printed), printed
+def test_commands_print_what_the_readme_says(tmp_path):
+    """One after the other, in processes of their own, because one uses what another has written."""
+    assert COMMANDS, "the README has no command"
+    for command, output in COMMANDS:
+        printed = run_command(command, tmp_path, run)
+        assert same(output, printed), f"{command}\n{printed}"
 
 
 def test_python_examples_print_what_the_readme_says(tmp_path, monkeypatch):

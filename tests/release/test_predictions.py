@@ -14,11 +14,11 @@ GAUSSIAN = [{"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 0.1, "delta": 1e-9}, {"
 LAPLACE = [{"epsilon": 1.0}, {"epsilon": 30.0}]
 FITS = {
     "dense": ("all-range:8", "threshold:8:2", {}, GAUSSIAN),
-    "dense laplace": ("all-range:8", "line:8", {"noise": "laplace", "max_steps": 30}, LAPLACE),
+    "dense laplace": ("all-range:8", "line:8", {"noise": "laplace", "max_steps": 8}, LAPLACE),
     "edges off a tree": (
         "prefix:6",
         "threshold:6:2",
-        {"noise": "laplace", "family": "p-identity", "max_steps": 20},
+        {"noise": "laplace", "family": "p-identity", "max_steps": 4},
         LAPLACE,
     ),
     "tables": ("marginals:3x2x2:2", "sensitive:3x2x2:0,1", {"family": "marginals"}, GAUSSIAN),

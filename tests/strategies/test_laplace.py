@@ -224,10 +224,21 @@ GRAPHS = [instances.random_tree, instances.random_regular, instances.halves, lam
 @pytest.mark.parametrize("seed", range(20))
 def test_a_fit_is_never_worse_than_any_floor(seed):
     """Quotes fit: Laplace fits are never worse than any of the paper's and the classical mechanisms."""
+    check_against_floors(seed, max_steps=12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_a_longer_fit_is_never_worse_than_any_floor(seed):
+    check_against_floors(seed, max_steps=24)
+
+
+def check_against_floors(seed, max_steps):
+    """Fit one of twelve pairs of a graph and queries, by the seed."""
     n = 10
     G = GRAPHS[seed % 4](n, seed)
     W = sparse_queries(n, seed) if seed % 3 else workload.all_range(n)
-    made = bf.fit(W, G, noise="laplace", max_steps=24, seed=seed)
+    made = bf.fit(W, G, noise="laplace", max_steps=max_steps, seed=seed)
     for module in (paper, classical):
         for found in module.floors(made.problem, "L1"):
             assert made.unit_error <= found.error * (1 + 2e-6), found.origin

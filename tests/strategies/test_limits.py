@@ -112,12 +112,12 @@ def test_floors_that_do_not_fit_the_limit_are_left_out_and_those_reached_are_no_
         assert len(list(portfolio.floors(problem, portfolio.Table(), "L1"))) == 1
 
 
-@pytest.mark.parametrize("policy", ["threshold:16:2", "unbounded:16", "bounded:16"])
+@pytest.mark.parametrize("policy", ["threshold:10:2", "unbounded:10", "bounded:10"])
 def test_a_limited_fit_is_no_worse_than_the_floors_it_lists(policy, clock):
     """Quotes fit: Laplace fits are never worse than any of the paper's and the classical mechanisms in `reached`."""
     clock.tick = 1e-3
     for limit in (0.01, 0.3, 3.0):
-        made = bf.fit("all-range:16", policy, noise="laplace", max_seconds=limit, workers=1)
+        made = bf.fit("all-range:10", policy, noise="laplace", max_seconds=limit, workers=1)
         assert made.status == "time limit"
         assert made.reached
         assert made.unit_error <= min(made.reached.values()) * (1 + 1e-6)
@@ -125,7 +125,7 @@ def test_a_limited_fit_is_no_worse_than_the_floors_it_lists(policy, clock):
 
 def test_a_start_is_kept_however_short_the_time(clock):
     """Quotes fit: A Laplace fit is never worse than its start."""
-    before = bf.fit("all-range:8", "threshold:8:2", noise="laplace", max_steps=30)
+    before = bf.fit("all-range:8", "threshold:8:2", noise="laplace", max_steps=10)
     clock.tick = 1e-3
     after = bf.fit("all-range:8", "threshold:8:2", noise="laplace", max_seconds=1e-3, start=before)
     one = bf.fit("all-range:8", "threshold:8:2", noise="laplace", max_steps=1, start=before)

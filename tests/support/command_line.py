@@ -5,6 +5,7 @@ import io
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
@@ -13,11 +14,12 @@ import pytest
 
 from hdmm_bf import cli
 
+ROOT = Path(__file__).parents[2]
 WIDTH = 80
 """Characters of a line of the terminal."""
 
 
-def run(*arguments, cwd=None):
+def run(*arguments, cwd=None, columns=WIDTH):
     """Run `hdmm-bf` in a process of its own, a second each: for what a process alone can show."""
     return subprocess.run(
         [sys.executable, "-m", "hdmm_bf", *arguments],
@@ -25,7 +27,7 @@ def run(*arguments, cwd=None):
         text=True,
         cwd=cwd,
         timeout=120,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": str(WIDTH)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": str(columns)},
         check=False,
     )
 
@@ -41,12 +43,12 @@ def assert_one_sentence(result, *fragments):
         assert fragment in result.stderr
 
 
-def call(*arguments, cwd=None):
+def call(*arguments, cwd=None, columns=WIDTH):
     """Run `hdmm-bf` inside this process, as users do: without the checks of types that tests switch on."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(sys, "argv", ["hdmm-bf", *map(str, arguments)]))
-        stack.enter_context(mock.patch.dict(os.environ, {"COLUMNS": str(WIDTH)}))
+        stack.enter_context(mock.patch.dict(os.environ, {"COLUMNS": str(columns)}))
         stack.enter_context(mock.patch.object(jaxtyping.config, "jaxtyping_disable", True))
         stack.enter_context(contextlib.chdir(cwd or "."))
         stack.enter_context(contextlib.redirect_stdout(out))

@@ -5,15 +5,15 @@ stands for anything). Blocks of a page run in its order, in one folder and with 
 """
 
 import doctest
-import os
 import re
 import shlex
-import subprocess
-import sys
-from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
+from tests.support.command_line import call
+
+WIDEST = 100
+"""Characters of a line of what commands print on a page."""
+
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 
@@ -43,19 +43,12 @@ def same(expected, printed):
     return doctest.OutputChecker().check_output(expected, printed, FLAGS)
 
 
-def run_command(command, folder):
-    """Run one of our own commands, from this checkout, in a folder; return all it printed."""
+def run_command(command, folder, runner=call):
+    """Run one of our own commands in a folder, in this process or by another runner; return all it printed."""
     program, *arguments = shlex.split(command)
     assert program == "hdmm-bf", "only our own command is run from pages"
-    run = subprocess.run(
-        [sys.executable, "-m", "hdmm_bf", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        check=False,
-        env={**os.environ, "COLUMNS": "100", "PYTHONPATH": str(ROOT)},
-    )
-    return run.stdout + run.stderr
+    printed = runner(*arguments, cwd=folder, columns=WIDEST)
+    return printed.stdout + printed.stderr
 
 
 def run_python(code, names, page, line=0):

@@ -10,7 +10,7 @@ import pytest
 
 import hdmm_bf as bf
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PUBLIC_MODULES = {
     "hdmm_bf",
     "hdmm_bf.bounds",
