@@ -28,10 +28,10 @@ def ledger(file: str, as_json: bool) -> None:
     click.echo(f"{escaped(file)}: {book.total} for each set of data, {count(len(entries), 'release')}")
     for balance in balances:
         for line in _account(balance, book.total):
-            click.echo(escaped(line))
+            click.echo(f"  {escaped(line)}")
         for entry in entries:
             if entry.data in balance.names:
-                click.echo(escaped(f"    {_line(entry)}"))
+                click.echo(f"    {escaped(_line(entry))}")
 
 
 def _account(balance: Any, total: Any) -> list[str]:
@@ -41,8 +41,8 @@ def _account(balance: Any, total: Any) -> list[str]:
     zcdp = f"in zCDP rho {number(balance.rho)}"
     if balance.epsilon_by_rho is not None:
         zcdp += f", which is epsilon {number(balance.epsilon_by_rho)} at delta {total.delta}"
-    head = f"  {balance.account}{also}: {count(balance.num_releases, 'release')}"
-    return [head, f"    spent  {plain}; {zcdp}", f"    left   {balance.left}"]
+    head = f"{balance.account}{also}: {count(balance.num_releases, 'release')}"
+    return [head, f"  spent  {plain}; {zcdp}", f"  left   {balance.left}"]
 
 
 def _line(entry: Any) -> str:

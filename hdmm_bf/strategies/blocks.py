@@ -58,8 +58,14 @@ def from_integers(
 
 
 def _normalised(factor: RealMatrix, whole: bool) -> tuple[RealMatrix, RealVector]:
-    """Rows scaled to largest entry 1, and their sizes; whole factors are left alone."""
+    """Rows scaled to largest entry 1, and their sizes; whole factors are left alone.
+
+    A factor with more rows than columns is scaled by one number: its pseudo-inverse is least squares only for rows of
+    equal noise.
+    """
     sizes = np.ones(len(factor)) if whole else np.abs(factor).max(axis=1)
+    if not whole and len(factor) > factor.shape[1]:
+        sizes = np.full(len(factor), sizes.max())
     return factor / sizes[:, None], sizes
 
 
