@@ -40,7 +40,7 @@ WEIGHTS = "weights"
 
 MOST_BITS = 255
 """Binary places of a strategy. A release divides numbers of up to 2^500 twice by singular values that may be as small
-as 2^-bits (`_normal_solve` of `mechanisms.exact`); 2^(500 + 2 * 255) is about the last number that floating point holds
+as 2^-bits (`_normal_solve` of `release.exact`); 2^(500 + 2 * 255) is about the last number that floating point holds
 with room for a sum. Searches end far below."""
 
 _INTEGER_LIMIT = 2**52

@@ -185,7 +185,13 @@ def test_dangerous_text_is_escaped_and_plain_text_stays(words):
 def test_text_in_a_bundle_cannot_forge_a_line_on_the_terminal_or_leave_its_place_on_a_page(words, tmp_path):
     domain = Domain((2, 2), (f"a{words}", "b"), (None, (f"l{words}", "m")))
     made = bf.fit(workload.marginals(domain, 1), policy.sensitive(domain, [0]), family="marginals")
-    path = called(made.save(tmp_path / "x.bf"), tmp_path, why=words, reached={words: 10.0**6})
+    path = made.save(tmp_path / "x.bf")
+    told = called(path, tmp_path, why=words, reached={words: 10.0**6})
+    if words.isprintable():
+        path = told
+    else:
+        with pytest.raises(InputError, match=r"manifest\.json"):
+            bf.load(told)
     for command in (["verify", path], ["release", path, "--rho", 1, "--dry-run"]):
         answer = run(*command)
         assert not answer.return_value, answer.output
