@@ -16,7 +16,7 @@ _SECONDS = click.option(
     "--max-seconds",
     type=float,
     metavar="T",
-    help="Be done by then, with the best so far [default: Gaussian, none; Laplace, 20 to 400 s by the cells].",
+    help="Be done by then, with the best so far [default: none; Laplace: 20 to 400 s].",
 )
 _BOUND_SECONDS = click.option("--max-seconds", type=float, metavar="T", help="Stop after this time [default: none].")
 _NOISE = click.option(

@@ -34,7 +34,7 @@ from hdmm_bf.cli.show import Choice, as_json, count, emit, facts, number, option
 )
 @click.option("--postprocess", metavar="STEPS", help="Of nonnegative,isotonic,integers.")
 @booking_options
-@click.option("--expect", metavar="DIGEST", help="Refuse a bundle with another digest than verify printed.")
+@click.option("--expect", metavar="DIGEST", help="Refuse a bundle with another digest.")
 @click.option("--dry-run", is_flag=True, help="Say what to expect; read and spend nothing.")
 @as_json
 def release(

@@ -218,8 +218,12 @@ SETTLED = {  # mistakes that are found before data are read
     **{f"total {text!r}": ((*NEW, text), {}, "is no total; write 1") for text in NO_TOTALS},
     "no ledger": (AGAIN, {}, "does not exist"),
     "no ledger, a total": ((*AGAIN, "--total", "1"), {}, "does not exist"),
-    "ledger a folder": (("--ledger", "g.bf", "--data-id", "x", "--total", "1"), {}, "is a folder"),
-    "new ledger a folder": (("--ledger", "g.bf", "--data-id", "x", "--total", "1", "--new-ledger"), {}, "is a folder"),
+    "ledger a folder": (("--ledger", "g.bf", "--data-id", "x", "--total", "1"), {}, "what is read or written too"),
+    "new ledger a folder": (
+        ("--ledger", "g.bf", "--data-id", "x", "--total", "1", "--new-ledger"),
+        {},
+        "what is read or written too",
+    ),
     "ledger no ledger": (("--ledger", "x.npy", "--data-id", "x"), {}, "is not usable"),
     "new ledger over data": (
         ("--ledger", "x.npy", "--data-id", "x", "--total", "1", "--new-ledger"),

@@ -214,7 +214,7 @@ def test_what_is_not_installed_is_named_in_one_sentence(monkeypatch, package, se
 
 def test_an_installed_package_says_that_reproduce_needs_a_checkout(tmp_path):
     """Only what a wheel holds is on the path: -S keeps an editable install out."""
-    root = Path(__file__).parent.parent
+    root = Path(__file__).parents[2]
     tools = tomllib.loads((root / "pyproject.toml").read_text())["tool"]
     for name in tools["hatch"]["build"]["targets"]["wheel"]["packages"]:
         shutil.copytree(root / name, tmp_path / "site" / name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -14,7 +14,7 @@ import pytest
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
 from hdmm_bf.data.tables import Histogram
-from hdmm_bf.release.ledger import Entry, Ledger, account_name, fingerprint, storage, within
+from hdmm_bf.release.ledger import Entry, Ledger, account_name, fingerprint, names, storage, within
 from hdmm_bf.release.ledger.names import digest
 from tests.support.ledgers import best_epsilon, change, pay, refused
 from tests.support.mistakes import _as_users_run_it  # noqa: F401
@@ -154,7 +154,7 @@ def test_records_of_a_domain_beyond_any_histogram_have_fingerprints():
 
 
 def test_records_in_parts_hash_like_their_histogram(monkeypatch):
-    monkeypatch.setattr("hdmm_bf.release.ledger.names._CHUNK", 4)
+    monkeypatch.setattr(names, "_CHUNK", 4)
     rows = np.random.default_rng(1).integers(0, 11, size=(40, 1))
     assert digest(bf.Records(rows, bf.Domain((11,)))) == digest(np.bincount(rows[:, 0], minlength=11))
 

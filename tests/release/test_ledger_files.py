@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hdmm_bf.release.ledger import Ledger
+from hdmm_bf.release.ledger import Ledger, storage
 from tests.support.ledgers import change, nobody, pay, refused
 from tests.support.mistakes import THREE_PARTS, _as_users_run_it  # noqa: F401
 
@@ -159,7 +159,7 @@ def test_a_folder_or_file_that_cannot_be_written_is_refused():
 
 def test_a_ledger_that_another_process_holds_is_waited_for_and_then_refused(path, monkeypatch):
     ledger = Ledger(path, epsilon=1.0, new=True)
-    monkeypatch.setattr("hdmm_bf.release.ledger.storage.PATIENCE", 0.1)
+    monkeypatch.setattr(storage, "PATIENCE", 0.1)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         refused(lambda: pay(ledger, 0.5), "locked")
