@@ -7,32 +7,28 @@ workload of products whole tables of answers come from applying W_i G_i along ev
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, final
 
 import numpy as np
 from jaxtyping import Bool, Int, Int64
 
 from hdmm_bf._checks import fail, fits
-from hdmm_bf._types import AnyArray, EdgeArray, IndexArray, Noise, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf._types import AnyArray, EdgeArray, IndexArray, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.certificate import Certificate
-from hdmm_bf.certificate.exact import row_weight
 from hdmm_bf.data.checked import as_tables
 from hdmm_bf.data.tables import Tables
 from hdmm_bf.matrix import Dense, Identity, Incidence, Matrix, Ones, Sparse
 from hdmm_bf.problem.product import ProductProblem, Term, product_terms, product_view
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release import intervals
-from hdmm_bf.release import noise as samplers
 from hdmm_bf.release.coverage import check_covered
 from hdmm_bf.release.noise import LARGEST
 from hdmm_bf.release.plan import Plan
 from hdmm_bf.release.public import PROBE, PROBES
 from hdmm_bf.release.reconstruction import Progress, Recovery, recovery
+from hdmm_bf.release.row_noise import draw_rows, row_scales, row_variances
 from hdmm_bf.strategies.blocks import apply_factors
 from hdmm_bf.strategies.records import AnyTensor, Block, ProductStrategy
 from hdmm_bf.workload import AllRange, Boxes, Prefix, Workload, identity
@@ -43,7 +39,6 @@ _UNSEEN = 1e-10
 _ROUNDING = 1e-13
 _TAIL = 64
 """Scales that no sample exceeds in practice."""
-_MOST_THREADS = 4
 
 
 @final
@@ -84,7 +79,7 @@ class ProductRecovery(Recovery):
         """Return the noisy answers of every block; rows of precision 0 are not measured."""
         measured, done = [], 0
         for block, answers in zip(self.strategy.blocks, exact, strict=True):
-            noise = _draw(settled.noise, row_scales(block, settled), _counting(callback, done))
+            noise = draw_rows(settled.noise, row_scales(block, settled), _counting(callback, done))
             done += noise.size
             noisy = np.ldexp((answers + noise).astype(np.float64), -sum(block.bits))
             measured.append(np.where(block.full_precisions > 0, noisy, 0.0))
@@ -315,44 +310,6 @@ def _maps(term: Term, block: Block) -> list[RealMatrix] | None:
     return maps
 
 
-def row_scales(block: Block, settled: Plan) -> AnyTensor:
-    """Return the scale of the discrete noise of every row, in units of its integers; 0 for rows that need none.
-
-    Guarantees:
-        A row of precision M has a scale s with s^2 M >= (scale 2^bits)^2 (Gaussian) or s row_weight(M) >= scale 2^bits
-        (Laplace), in exact arithmetic: never less noise than the sensitivity was derived for.
-    """
-    if settled.sampler is None:
-        return np.zeros(block.shape)
-    unit = Fraction(settled.sampler.scale) * Fraction(2) ** (sum(block.bits) - settled.bits)
-    levels, place = np.unique(block.precisions, return_inverse=True)
-    scales = np.array([_row_scale(settled.noise, unit, level) for level in levels.tolist()])
-    return np.broadcast_to(scales[place].reshape(block.precisions.shape), block.shape)
-
-
-def _row_scale(noise: Noise, unit: Fraction, precision: float) -> float:
-    """Return the least float, to rounding, that is enough for a row; 0 for rows not measured and for public ones."""
-    if precision == 0 or precision == math.inf:
-        return 0.0
-    weight = row_weight(precision)
-    scale = float(unit) / weight
-    while (
-        Fraction(scale) * Fraction(weight) < unit
-        if noise == "laplace"
-        else Fraction(scale) ** 2 * Fraction(precision) < unit**2
-    ):
-        scale = math.nextafter(scale, math.inf)
-    return scale
-
-
-def row_variances(block: Block, settled: Plan) -> AnyTensor:
-    """Return the variance of the noise of every row, in units of the rows; 0 for rows that have none."""
-    scales = row_scales(block, settled)
-    levels, place = np.unique(scales, return_inverse=True)
-    found = [samplers.Sampler(settled.noise, level, 0.0).variance if level > 0 else 0.0 for level in levels.tolist()]
-    return np.asarray(np.ldexp(np.array(found)[place].reshape(scales.shape), -2 * sum(block.bits)))
-
-
 def _flows(edges: EdgeArray, size: int) -> Int64[np.ndarray, "_ _"]:
     """Random whole numbers of records moved along every edge of an attribute: what they do to its values."""
     moves = np.random.default_rng(0).integers(1, PROBE, size=(len(edges), PROBES))
@@ -411,21 +368,3 @@ def _measured(block: Block, data: Tables, total: int, room: int) -> AnyArray:
     else:  # whole numbers of any size
         answers = apply_factors([f.astype(object) for f in factors], table.astype(object))
     return np.asarray(constant * answers).reshape(block.shape)
-
-
-def _draw(noise: Noise, scales: AnyTensor, callback: Callable[[int], None] | None) -> Int64[np.ndarray, ...]:
-    """Draw independent noise with one sampler for each different scale."""
-    levels, place, counts = np.unique(scales, return_inverse=True, return_counts=True)
-    order = np.argsort(place.ravel(), kind="stable")
-    drawn, start = np.zeros(scales.size, dtype=np.int64), 0
-    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
-        for part in pool.map(lambda level, size: _samples(noise, level, size), levels.tolist(), counts.tolist()):
-            drawn[order[start : start + part.size]] = part
-            start += part.size
-            if callback is not None:
-                callback(start)
-    return drawn.reshape(scales.shape)
-
-
-def _samples(noise: Noise, scale: float, size: int) -> Int64[np.ndarray, " size"]:
-    return samplers.at_scale(noise, scale).draw(size) if scale > 0 else np.zeros(size, dtype=np.int64)

@@ -13,7 +13,8 @@ from hdmm_bf.certificate.exact import block_sensitivity
 from hdmm_bf.fit import loading
 from hdmm_bf.fit.memory import product_bytes
 from hdmm_bf.problem.product import as_product
-from hdmm_bf.release.products import ProductRecovery, row_scales, row_variances
+from hdmm_bf.release.products import ProductRecovery
+from hdmm_bf.release.row_noise import row_scales, row_variances
 from hdmm_bf.strategies.blocks import from_factors, from_integers
 from hdmm_bf.strategies.records import ProductStrategy
 

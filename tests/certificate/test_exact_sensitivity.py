@@ -13,7 +13,7 @@ from hdmm_bf._checks import InputError
 from hdmm_bf.certificate import Certificate, certify, exact_sensitivity
 from hdmm_bf.certificate.exact import GRID_BITS, INTEGER_LIMIT, block_sensitivity, dense_sensitivity, row_weight
 from hdmm_bf.problem.product import as_product
-from hdmm_bf.release.products import row_scales
+from hdmm_bf.release.row_noise import row_scales
 from hdmm_bf.strategies.blocks import from_factors, from_integers
 from hdmm_bf.strategies.records import CellStrategy, ProductStrategy
 
