@@ -12,16 +12,17 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hdmm_bf import bounds, domain, matrix, policy, workload
+    from hdmm_bf import bounds, domain, matrix, objectives, policy, workload
     from hdmm_bf._checks import InputError
     from hdmm_bf.bounds import Bounds
     from hdmm_bf.certificate import Certificate
     from hdmm_bf.data.histogram import histogram
     from hdmm_bf.data.tables import Records
     from hdmm_bf.domain import Domain
-    from hdmm_bf.fit import Fit, bound, compare, fit, load, memory_needed  # type: ignore[no-redef]
+    from hdmm_bf.fit import Fit, bound, certify, compare, fit, load, memory_needed  # type: ignore[no-redef]
     from hdmm_bf.policy import Policy
     from hdmm_bf.problem import transform
+    from hdmm_bf.problem.inputs import problem
     from hdmm_bf.problem.sensitivity import sensitivity
     from hdmm_bf.problem.transform import Problem
     from hdmm_bf.release.ledger import Ledger
@@ -37,6 +38,7 @@ _MODULES = {
     "bounds": "bounds",
     "domain": "domain",
     "matrix": "matrix",
+    "objectives": "objectives",
     "plots": "report.plots",
     "policy": "policy",
     "transform": "problem.transform",
@@ -56,12 +58,14 @@ _NAMES = {
     "Release": "release.release",
     "Workload": "workload",
     "bound": "fit",
+    "certify": "fit",
     "compare": "fit",
     "fit": "fit",
     "histogram": "data.histogram",
     "load": "fit",
     "memory_needed": "fit",
     "plan": "release.plan",
+    "problem": "problem.inputs",
     "release": "release.publish",
     "sensitivity": "problem.sensitivity",
 }
@@ -82,6 +86,7 @@ __all__ = [
     "__version__",
     "bound",
     "bounds",
+    "certify",
     "compare",
     "domain",
     "fit",
@@ -89,9 +94,11 @@ __all__ = [
     "load",
     "matrix",
     "memory_needed",
+    "objectives",
     "plan",
     "plots",
     "policy",
+    "problem",
     "release",
     "sensitivity",
     "transform",
@@ -114,7 +121,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """`fit` and `release` are functions here and folders for imports: a folder that is loaded hides no function."""
+    """`fit`, `problem`, `release` are functions here and folders for imports: a loaded folder hides no function."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _NAMES and isinstance(value, ModuleType)):

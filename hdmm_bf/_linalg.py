@@ -1,5 +1,7 @@
 """Every factorisation and its tolerance, and the one place where precision is chosen.
 
+Tolerances that the certificate needs as well stand in `_types`: it shares no code with what it checks.
+
 All numbers are float64. JAX defaults to float32, which is unusable here (traces come out negative), and
 switching it globally would change the caller's program: `in_float64` switches it for the length of a call.
 """
@@ -8,14 +10,50 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 from threadpoolctl import ThreadpoolController
 
-from hdmm_bf._types import RealVector, SparseMatrix, SquareMatrix
+from hdmm_bf._types import (
+    AGREEMENT,
+    BOUND_ROUNDING,
+    EPS,
+    NOTHING,
+    ROUNDING,
+    SUPPORT_TOLERANCE,
+    RealMatrix,
+    RealVector,
+    SparseMatrix,
+    SquareMatrix,
+)
+
+__all__ = [
+    "AGREEMENT",
+    "BOUND_ROUNDING",
+    "CHOLESKY_PIVOT",
+    "EIGENVALUE_ERROR",
+    "EPS",
+    "NOTHING",
+    "RANK_PIVOT",
+    "RANK_TOLERANCE",
+    "ROUNDING",
+    "SAFE_PIVOT",
+    "SUPPORT_TOLERANCE",
+    "cholesky",
+    "conditioning_gain",
+    "eigen",
+    "in_float64",
+    "inverse",
+    "root_sum_lower",
+    "solve_sparse_spd",
+    "symmetric",
+    "threads_for",
+    "trace_of_inverse",
+]
 
 Args = ParamSpec("Args")
 Result = TypeVar("Result")
@@ -75,8 +113,12 @@ SAFE_PIVOT = 1e-6
 RANK_TOLERANCE = 4e-16
 """Times n and the largest eigenvalue: eigenvalues below are rounding."""
 
-EIGENVALUE_ERROR = 4 * np.finfo(np.float64).eps
+EIGENVALUE_ERROR = 4 * EPS
 """Times n and the largest eigenvalue: a bound on the error of a computed eigenvalue (Weyl; formation included)."""
+
+
+CHOLESKY_PIVOT, RANK_PIVOT = 1e-4, 1e-11
+"""Smallest pivots, against the largest: below the first QR is used, below the second A counts as rank deficient."""
 
 
 def symmetric(lower: SquareMatrix) -> SquareMatrix:
@@ -118,3 +160,29 @@ def root_sum_lower(eigenvalues: RealVector) -> float:
     """
     slack = EIGENVALUE_ERROR * eigenvalues.size * float(np.max(eigenvalues, initial=0.0))
     return float(np.sqrt(np.maximum(eigenvalues - slack, 0.0)).sum())
+
+
+def trace_of_inverse(A: RealMatrix, V: SquareMatrix) -> float:
+    """Return tr(V (A^T A)^-1), infinite if A has not full column rank.
+
+    By Cholesky of A^T A, which squares the condition number, and by QR of A where that would cost digits.
+    """
+    C = cholesky(A.T @ A)
+    if C is None or np.diag(C).min() < CHOLESKY_PIVOT * np.diag(C).max():
+        if len(A) < A.shape[1]:
+            return math.inf
+        C = np.asfortranarray(np.asarray(np.linalg.qr(A, mode="r")).T)
+        pivots = np.abs(np.diag(C))
+        if pivots.min() <= RANK_PIVOT * pivots.max():
+            return math.inf
+    half = blas.dtrsm(1.0, C, np.asfortranarray(V), lower=1)
+    return float(np.trace(blas.dtrsm(1.0, C, half.T, lower=1)))
+
+
+def conditioning_gain(Y: SquareMatrix, V: SquareMatrix, C: RealMatrix) -> float:
+    """Return what tr(V Y) falls by when the totals C x are known: tr((C Y C^T)^-1 C Y V Y C^T).
+
+    Conditioning turns Y into Y - Y C^T (C Y C^T)^-1 C Y. No factorisation of the size of the domain is needed.
+    """
+    half = C @ Y
+    return float(np.vdot(np.linalg.solve(half @ C.T, half), half @ V))

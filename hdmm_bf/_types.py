@@ -13,6 +13,7 @@ from jaxtyping import Float64, Int, Shaped
 
 Noise: TypeAlias = Literal["gaussian", "laplace"]
 Norm: TypeAlias = Literal["L1", "L2"]
+Effort: TypeAlias = Literal["quick", "normal", "thorough"]
 
 # Lengths that must agree between arguments get letters where they are used; here they are free.
 EdgeArray: TypeAlias = Int[np.ndarray, "_ 2"]
@@ -29,10 +30,35 @@ Columns: TypeAlias = Shaped[np.ndarray, "..."]
 AnyArray: TypeAlias = Shaped[np.ndarray, "..."]  # as handed in by a user, before it was checked
 SparseMatrix: TypeAlias = Any  # scipy.sparse ships no types
 
+EPS = float(np.finfo(np.float64).eps)
+"""Distance of 1 from the next float."""
+
+NOTHING = 1e-13
+"""Share of the largest entry below which what is left of a difference of such entries is rounding."""
+
+ROUNDING = 1e-12
+"""Share by which a sum of positive numbers is moved to the safe side: far more than it can be wrong by."""
+
+AGREEMENT = 1e-9
+"""Relative difference at which two derivations of one number no longer agree."""
+
+SUPPORT_TOLERANCE = 1e-8
+"""Largest share of a query, or of an answer, that may fall outside the strategy; what rounding leaves is less."""
+
+BOUND_ROUNDING = 1e-7
+"""Share by which a number may be on the wrong side of a bound that long sums and square roots went into."""
+
 __all__ = [
+    "AGREEMENT",
+    "BOUND_ROUNDING",
+    "EPS",
+    "NOTHING",
+    "ROUNDING",
+    "SUPPORT_TOLERANCE",
     "AnyArray",
     "Columns",
     "EdgeArray",
+    "Effort",
     "IndexArray",
     "Noise",
     "Norm",

@@ -13,6 +13,10 @@ from tests.support.mutations import honest  # noqa: E402, F401
 
 MANY_CALLS = {
     "tests/release/test_audit.py": ("test_releases_of_neighbours_are_as_hard_to_tell_apart_as_claimed",),
+    "tests/release/test_release_privacy.py": (
+        "test_gaussian_releases_are_private_under_random_policies",
+        "test_published_totals_are_the_same_on_all_neighbours",
+    ),
     "tests/certificate/test_blocks.py": ("test_releases_have_the_stated_error",),
     "tests/release/test_intervals.py": ("test_intervals_cover_the_truth_as_often_as_they_say",),
     "tests/bundle/test_foreign_text.py": (

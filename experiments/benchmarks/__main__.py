@@ -30,6 +30,8 @@ NAMES = (
     "large",
     "peers",
     "laplace",
+    "search",
+    "curves",
     "workers",
     "release",
     "histogram",

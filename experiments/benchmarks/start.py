@@ -15,7 +15,7 @@ import time
 
 from experiments.benchmarks.measure import Part, Table, own_process
 
-WORKLOAD, POLICY = "all-range:64", "unbounded:64"
+WORKLOAD, POLICY = "all-range:64", "threshold:64:4"
 REPEAT = 3
 
 

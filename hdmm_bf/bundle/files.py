@@ -90,6 +90,8 @@ def _check_digest(folder: Path, digest: str, expect: str | None) -> None:
 
 def replace_folder(target: Path, files: dict[str, bytes]) -> None:
     """Write beside the target, then rename; the old bundle goes away last, or comes back if the new one cannot."""
+    if "\0" in str(target):
+        raise fail("bundle.write", repr(str(target)), "cannot be written (a path holds no NUL)", "Check it.")
     mark = f"{os.getpid()}-{os.urandom(4).hex()}"
     fresh, old = (target.with_name(f".{target.name}.{kind}-{mark}") for kind in ("new", "old"))
     try:
@@ -99,8 +101,8 @@ def replace_folder(target: Path, files: dict[str, bytes]) -> None:
         if target.exists():
             target.rename(old)
         fresh.rename(target)
-    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
-        reason = getattr(error, "strerror", None) or str(error)
+    except OSError as error:
+        reason = error.strerror or str(error)
         raise fail("bundle.write", repr(str(target)), f"cannot be written ({reason})", "Check it.") from None
     finally:
         if os.path.lexists(old) and not os.path.lexists(target):

@@ -4,7 +4,7 @@ Privacy hangs on `exact`, which works in whole numbers. Nothing here imports the
 """
 
 from hdmm_bf.certificate import dense, products  # noqa: F401  # they register their records
-from hdmm_bf.certificate.certificate import AGREEMENT, Certificate, certify, disagreements
+from hdmm_bf.certificate.certificate import Certificate, certify, disagreements
 from hdmm_bf.certificate.exact import exact_sensitivity, grid_bits
 
-__all__ = ["AGREEMENT", "Certificate", "certify", "disagreements", "exact_sensitivity", "grid_bits"]
+__all__ = ["Certificate", "certify", "disagreements", "exact_sensitivity", "grid_bits"]

@@ -8,14 +8,8 @@ from functools import singledispatch
 from typing import Any, final
 
 from hdmm_bf._checks import fail
-from hdmm_bf._types import Noise
+from hdmm_bf._types import AGREEMENT, Noise
 from hdmm_bf.problem.transform import Problem
-
-SUPPORT_TOLERANCE = 1e-8
-"""Largest share of any single query (of its norm) that may fall outside the strategy; what rounding leaves is less."""
-
-AGREEMENT = 1e-9
-"""Relative difference at which a claimed number and the derived one are no longer the same."""
 
 _MOST_SENSITIVITY_BITS = 1000
 

@@ -15,13 +15,12 @@ import numpy as np
 from scipy.linalg import lapack, qr, solve_triangular
 
 from hdmm_bf._checks import fail
-from hdmm_bf._types import Noise, RealMatrix, RealVector, SquareMatrix
-from hdmm_bf.certificate.certificate import AGREEMENT, SUPPORT_TOLERANCE, Certificate, certify, scaled_sensitivity
+from hdmm_bf._types import AGREEMENT, EPS, SUPPORT_TOLERANCE, Noise, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf.certificate.certificate import Certificate, certify, scaled_sensitivity
 from hdmm_bf.certificate.exact import exact_sensitivity, within_limit
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, MatrixStrategy
 
-_EPS = float(np.finfo(np.float64).eps)
 _TALL = 8
 """Queries, against cells, up to which the error is computed from the rows; taller workloads go through W^T W."""
 _MOST_ROW_ENTRIES = 2**24
@@ -110,7 +109,7 @@ def _trace_and_support(problem: Problem, own: Coordinates, A: RealMatrix) -> tup
     if len(A) >= columns:
         R = qr(A, mode="r", check_finite=False)[0][:columns]
         pivots = np.abs(np.diag(R))
-        if pivots.min() > columns * _EPS * pivots.max():
+        if pivots.min() > columns * EPS * pivots.max():
             return _trace(R, own, by_rows=small and m <= _TALL * columns), 0.0
     if not small:
         advice = "Use a strategy of full column rank for workloads with so many queries."
@@ -118,7 +117,7 @@ def _trace_and_support(problem: Problem, own: Coordinates, A: RealMatrix) -> tup
     rows = own.queries()
     Q, R, _ = qr(A.T, mode="economic", pivoting=True, check_finite=False)
     pivots = np.abs(np.diag(R))
-    Q = Q[:, pivots > columns * _EPS * pivots[0]]
+    Q = Q[:, pivots > columns * EPS * pivots[0]]
     inside = rows @ Q
     norms = np.linalg.norm(rows, axis=1)
     outside = np.linalg.norm(rows - inside @ Q.T, axis=1)[norms > 0] / norms[norms > 0]
@@ -136,7 +135,7 @@ def _trace(R: RealMatrix, own: Coordinates, *, by_rows: bool) -> float:
 
 def semidefinite_factor(V: SquareMatrix) -> RealMatrix:
     """Return F with F^T F = V, by Cholesky with pivoting: as many rows as V has rank."""
-    R, order, rank, _ = lapack.dpstrf(np.asfortranarray(V), tol=len(V) * _EPS * float(np.diag(V).max()))
+    R, order, rank, _ = lapack.dpstrf(np.asfortranarray(V), tol=len(V) * EPS * float(np.diag(V).max()))
     F = np.zeros((rank, len(V)))
     F[:, order - 1] = np.triu(R)[:rank]
     return F
@@ -153,7 +152,7 @@ def _dual_bound(problem: Problem, V: SquareMatrix, weights: RealVector) -> float
     L = np.diag((L + L.T).sum(axis=0)) - (L + L.T)
     C = semidefinite_factor(L[:k, :k]).T
     values = np.linalg.eigvalsh(C.T @ (V @ C))
-    slack = 4 * _EPS * k * float(values.max())
+    slack = 4 * EPS * k * float(values.max())
     return float(np.sqrt(np.maximum(values - slack, 0.0)).sum() ** 2)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from hdmm_bf._checks import fits
-from hdmm_bf._types import EdgeArray, IndexArray, Noise, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf._types import AGREEMENT, EPS, EdgeArray, IndexArray, Noise, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import product_view
 from hdmm_bf.problem.transform import Problem
@@ -34,16 +34,12 @@ GRID_BITS = 30
 """Binary places to which the sensitivity of blocks is rounded up."""
 
 _EXACT_FLOAT = 2**52
-_EPS = float(np.finfo(np.float64).eps)
 _CHUNK_ENTRIES = 2**22
 _DIGIT = 18
 """Bits of a digit: 2^17 products of two digits add up to less than 2^53."""
 
 _MASK = 2**_DIGIT - 1
 _MOST_PRODUCTS = 2 ** (53 - 2 * _DIGIT)
-_NEARLY = 1e-9
-"""Share by which losses along an axis may differ for the largest to stand for all of them."""
-
 Digits = Float64[np.ndarray, "_ ..."]
 """Whole numbers of any size, none negative: digits of 18 bits on the first axis, the lowest first."""
 
@@ -107,11 +103,11 @@ def dense_sensitivity(integers: Int64[np.ndarray, "r c"], head: IndexArray, tail
     candidates = np.arange(head.size)
     if noise == "gaussian":  # from the Gram matrix first: O(n^3 + e) instead of O(r e)
         X = A.T @ A
-        candidates = _largest(_gram_distances(X, head, tail), 16 * len(A) * _EPS * float(np.diag(X).max()))
+        candidates = _largest(_gram_distances(X, head, tail), 16 * len(A) * EPS * float(np.diag(X).max()))
     powers = _edge_powers(A, head[candidates], tail[candidates], noise)
     if float(powers.max()) < _EXACT_FLOAT:  # every partial sum is a whole number that float64 holds
         return int(powers.max())
-    candidates = candidates[_largest(powers, 8 * _EPS * (len(A) + 8) * float(powers.max()))]
+    candidates = candidates[_largest(powers, 8 * EPS * (len(A) + 8) * float(powers.max()))]
     columns = np.concatenate([integers, np.zeros((len(integers), 1), dtype=np.int64)], axis=1)
     step = max(1, _CHUNK_ENTRIES // len(integers))
     parts = [candidates[start : start + step] for start in range(0, candidates.size, step)]
@@ -290,7 +286,7 @@ def _narrowed(tensor: Digits, axis: int) -> Digits:
     scale = np.ldexp(1.0, _DIGIT * (np.arange(len(tensor)) - len(tensor) + 1))
     about = np.tensordot(scale, tensor, axes=(0, 0))
     top, low = about.max(axis=axis, keepdims=True), about.min(axis=axis, keepdims=True)
-    return _largest_along(tensor, axis) if np.all(top - low <= _NEARLY * top) else tensor
+    return _largest_along(tensor, axis) if np.all(top - low <= AGREEMENT * top) else tensor
 
 
 def _largest_along(tensor: Digits, axis: int) -> Digits:

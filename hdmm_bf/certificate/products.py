@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from hdmm_bf._checks import fail, fits
-from hdmm_bf._types import Noise, RealMatrix, RealVector
-from hdmm_bf.certificate.certificate import SUPPORT_TOLERANCE, Certificate, certify, scaled_sensitivity
+from hdmm_bf._types import BOUND_ROUNDING, NOTHING, SUPPORT_TOLERANCE, Noise, RealMatrix, RealVector
+from hdmm_bf.certificate.certificate import Certificate, certify, scaled_sensitivity
 from hdmm_bf.certificate.dense import semidefinite_factor
 from hdmm_bf.certificate.exact import GRID_BITS, block_sensitivity, differences, within_limit
 from hdmm_bf.problem.product import ProductProblem, product_view
@@ -27,9 +27,6 @@ _LIGHTEST, _MOST_BITS = 1e-60, 62
 
 _LARGEST_ROW = 2**900
 """Size of the entries of a row: times any number of records they are floats."""
-
-_NOTHING = 1e-13
-_BOUND_ROUNDING = 1e-7
 
 
 @certify.register
@@ -53,7 +50,7 @@ def _(strategy: ProductStrategy, problem: Problem, *, noise: Noise, proof: Any, 
     unit_error = sensitivity**2 * _trace(product, strategy)
     svd, lower = (0.0, 0.0) if bounds is None else (bounds.svd or 0.0, bounds.lower or 0.0)
     lower = float(np.maximum(svd, lower))  # not max(), which drops what is not a number
-    if not unit_error >= lower * (1 - _BOUND_ROUNDING):
+    if not unit_error >= lower * (1 - BOUND_ROUNDING):
         raise fail("certificate", f"unit error {unit_error}", f"is below the bound {lower}", "Report this as a bug.")
     gap = unit_error / lower - 1 if lower > 0 else (0.0 if unit_error == 0 else math.inf)
     return Certificate(noise, exact, GRID_BITS, sensitivity, support, unit_error, svd, lower, gap)
@@ -103,7 +100,7 @@ def _trace(product: ProductProblem, strategy: ProductStrategy) -> float:
         key = V.tobytes(), name
         if key not in known:
             sizes = np.maximum(np.einsum("ij,ij->j", G, V @ G), 0.0)
-            room = _NOTHING * float(np.abs(V).max()) * len(V) ** 2
+            room = NOTHING * float(np.abs(V).max()) * len(V) ** 2
             known[key] = np.where(sizes > room * np.abs(G).max(axis=0) ** 2, sizes, 0.0)
         return known[key]
 
@@ -163,7 +160,7 @@ def _coordinates(V: RealMatrix, maps: list[RealMatrix]) -> RealMatrix:
     F = semidefinite_factor(V)
     R = np.linalg.qr(np.stack([(F @ m).ravel() for m in maps], axis=1), mode="r")
     _, sizes, directions = np.linalg.svd(R)
-    rank = int(np.count_nonzero(sizes > _NOTHING * sizes[0])) or 1
+    rank = int(np.count_nonzero(sizes > NOTHING * sizes[0])) or 1
     return np.asarray(sizes[:rank, None] * directions[:rank])
 
 

@@ -15,7 +15,7 @@ from hdmm_bf import __version__
 from hdmm_bf._display import plain
 from hdmm_bf.cli.doctor import doctor
 from hdmm_bf.cli.explain import explain
-from hdmm_bf.cli.fit import bound, compare, fit
+from hdmm_bf.cli.fit import bound, certify, compare, fit
 from hdmm_bf.cli.init import init
 from hdmm_bf.cli.ledger import ledger
 from hdmm_bf.cli.release import release
@@ -45,12 +45,26 @@ def app(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (explain, init, bound, fit, compare, verify, export, release, report, ledger, reproduce, doctor):
+for command in (
+    explain,
+    init,
+    bound,
+    fit,
+    certify,
+    compare,
+    verify,
+    export,
+    release,
+    report,
+    ledger,
+    reproduce,
+    doctor,
+):
     app.add_command(command)
 
 
 CACHE = "HDMM_BF_CACHE"
-"""Environment variable: a folder where compiled programs are kept from one command to the next."""
+"""Environment variable: the folder where compiled programs are kept from one command to the next, or "off"."""
 
 
 OTHER_WORDS = {
@@ -75,10 +89,25 @@ def _sentence(mistake: Exception) -> str:
     return mistake.format_message() if isinstance(mistake, click.ClickException) else str(mistake)
 
 
+def cache_folder() -> str | None:
+    """Return the folder of compiled programs: the one that the user named, the usual one, or None for "off"."""
+    named = os.environ.get(CACHE)
+    if named:
+        return None if named.lower() in ("off", "0", "no") else named
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "hdmm_bf") if os.path.isabs(base) else None
+
+
 def keep_compiled_programs() -> None:
-    """Tell JAX, before it is loaded, to keep what it compiles in the folder that the user named, if any."""
-    folder = os.environ.get(CACHE)
-    if folder:
+    """Tell JAX, before it is loaded, to keep what it compiles; a folder that cannot be written is left alone."""
+    folder = cache_folder()
+    if folder is None:
+        return
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError:
+        return
+    if os.access(folder, os.W_OK):
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", folder)
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")  # ours are small, and many
 

@@ -46,9 +46,15 @@ def _record() -> dict[str, Any]:
         "memory": memory,
         "blas": _blas(),
         "jax": _jax(),
-        "cache": os.environ.get("HDMM_BF_CACHE"),
+        "cache": _cache(),
         "dense_fits": _dense_fits(memory["available"]),
     }
+
+
+def _cache() -> str | None:
+    from hdmm_bf.cli import cache_folder
+
+    return cache_folder()
 
 
 def _version(name: str) -> str | None:
@@ -126,7 +132,10 @@ def _told(record: dict[str, Any]) -> str:
         ("memory", f"{available} available of {total}"),
         *[("BLAS", line) for line in _blas_lines(record["blas"])],
         ("JAX", _jax_line(record["jax"])),
-        ("compiled", record["cache"] or "not kept; set HDMM_BF_CACHE to a folder and the next start is quicker"),
+        (
+            "compiled",
+            record["cache"] or "not kept; with HDMM_BF_CACHE unset, the next start is quicker",
+        ),
         *[("dense fit", _fit_line(entry)) for entry in record["dense_fits"]],
     ]
     lacking = ", ".join(record["missing"])

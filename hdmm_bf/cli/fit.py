@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -16,7 +17,7 @@ _SECONDS = click.option(
     "--max-seconds",
     type=float,
     metavar="T",
-    help="Be done by then, with the best so far [default: none; Laplace: 20 to 400 s].",
+    help="Be done by then [default: none; Laplace: 20 to 400].",
 )
 _BOUND_SECONDS = click.option("--max-seconds", type=float, metavar="T", help="Stop after this time [default: none].")
 _NOISE = click.option(
@@ -27,10 +28,16 @@ _NOISE = click.option(
     help="Gaussian: (epsilon, delta), optimal with proof. Laplace: pure epsilon.",
 )
 _SEED = click.option("--seed", default=0, show_default=True, help="For random numbers.")
-_STEPS = click.option("--max-steps", type=int, metavar="K", help="Stop after K steps; every run then gives the same.")
-_WORKERS = click.option(
-    "--workers", type=int, metavar="N", help="Laplace: restarts side by side [default: one a core]."
-)
+_STEPS = click.option("--max-steps", type=int, metavar="K", help="Stop after K steps, the same on every run.")
+_WORKERS = click.option("--workers", type=int, metavar="N", help="Laplace: processes [default: one per core].")
+
+
+def _effort(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --quick and --thorough, for how long a Laplace search goes on without a gain."""
+    quick = click.option("--quick", "effort", flag_value="quick", help="Laplace: one look at every family.")
+    thorough = click.option("--thorough", "effort", flag_value="thorough", help="Laplace: go on four times as long.")
+    normal = click.option("--normal", "effort", flag_value="normal", default=True, hidden=True)
+    return quick(thorough(normal(command)))
 
 
 @click.command(epilog="Example: hdmm-bf bound --workload all-range:64 --policy threshold:64:4")
@@ -79,7 +86,7 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 
 @click.command(
     short_help="Search, certify and write a strategy.",
-    epilog="Example: hdmm-bf fit --workload all-range:64 --policy threshold:64:4 --out ranges.bf",
+    epilog="Example: hdmm-bf fit -w all-range:64 -g threshold:64:4 --out ranges.bf",
 )
 @problem_parameters
 @_NOISE
@@ -87,12 +94,11 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 @click.option("--family", metavar="F", help="Search one family alone, such as vertex.")
 @_SEED
 @_SECONDS
+@_effort
 @_STEPS
 @_WORKERS
 @_GAP
-@click.option(
-    "--devices", type=int, metavar="N", help="Spread a gaussian, kronecker or p-identity search over N devices."
-)
+@click.option("--devices", type=int, metavar="N", help="Spread the search over N devices of JAX.")
 @as_json
 @click.pass_context
 def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any) -> None:
@@ -144,6 +150,42 @@ def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any)
     context.exit(_code(pressed))
 
 
+@click.command(
+    short_help="Certify a strategy from anywhere.",
+    epilog="Example: hdmm-bf certify -w all-range:64 -g threshold:64:4 --strategy A.npy --noise laplace --out mine.bf",
+)
+@problem_parameters
+@click.option("--strategy", "-s", "file_of_strategy", required=True, metavar="A", help="Matrix: .npy .npz .csv .mtx.")
+@_NOISE
+@click.option("--out", "-o", metavar="B", help="Write the bundle B, a folder such as mine.bf.")
+@_BOUND_SECONDS
+@as_json
+@click.pass_context
+def certify(context: click.Context, /, as_json: bool, file_of_strategy: str, **_: Any) -> None:
+    """Put the strategy A on a grid, derive its sensitivity, error and bound, and write it as a bundle.
+
+    A has one row per measurement and one column per cell; its scale does not matter. The bundle can be verified and
+    released like one that was searched.
+    """
+    from hdmm_bf import policy as policies
+    from hdmm_bf.fit import given
+    from hdmm_bf.report.export import check_apart
+    from hdmm_bf.workload.files import read_matrix
+
+    asked = requested(context)
+    check_apart([asked.out], [*inputs(context, asked), file_of_strategy])
+    matrix = read_matrix(file_of_strategy)[1]
+    made = given.certify(asked.workload, asked.policy, matrix, noise=asked.noise, max_seconds=asked.max_seconds)
+    if asked.out is not None:
+        made.save(asked.out)
+    if as_json:
+        emit({**made.summary(), "hides": policies.hides(made.problem.policy), "bundle": asked.out})
+        return
+    click.echo(describe(made))
+    if asked.out is not None:
+        click.echo(f"Wrote {plain(asked.out)}; check it with: hdmm-bf verify {plain(asked.out)}")
+
+
 def _code(pressed: Any) -> int:
     return INTERRUPTED if pressed.noted else 0
 
@@ -156,6 +198,7 @@ def _code(pressed: Any) -> int:
 @_NOISE
 @_SEED
 @_SECONDS
+@_effort
 @_STEPS
 @_WORKERS
 @as_json

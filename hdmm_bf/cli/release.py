@@ -60,7 +60,8 @@ def release(
     The noise is settled and its privacy confirmed before the data are read.
     """
     from hdmm_bf import policy as policies
-    from hdmm_bf.fit import inputs, loading
+    from hdmm_bf.fit import loading
+    from hdmm_bf.problem import inputs
     from hdmm_bf.release.intervals import check_level
     from hdmm_bf.release.plan import plan
     from hdmm_bf.release.rehearsal import rehearse

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 if TYPE_CHECKING:
     from hdmm_bf.fit.problem_file import Request
 
-_OPTIONS = ("noise", "gap", "family", "seed", "max_seconds", "max_steps", "workers", "out")
+_OPTIONS = ("noise", "gap", "family", "seed", "max_seconds", "max_steps", "workers", "effort", "out")
 
 
 def problem_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,7 +31,8 @@ def problem_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
 def requested(context: click.Context) -> Request:
     """Return what the command line asks for; without a file both the workload and the policy must be given."""
     _check(context)
-    from hdmm_bf.fit import inputs, problem_file
+    from hdmm_bf.fit import problem_file
+    from hdmm_bf.problem import inputs
 
     asked = context.params
     file = asked["problem"] if asked["file"] is None else asked["file"]

@@ -43,12 +43,35 @@ def verify(context: click.Context, bundle: str, as_json: bool) -> int:
     return 1 if found else 0
 
 
+class _Format(click.ParamType[str]):
+    """A format that `report.export` knows; it is asked only when a format is given or listed."""
+
+    name = "format"
+
+    def _choice(self) -> Choice:
+        from hdmm_bf.report.export import FORMATS
+
+        return Choice(list(FORMATS))
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
+        """List the formats."""
+        return self._choice().get_metavar(param, ctx)
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str | None:
+        """List the formats."""
+        return "Choose from: " + ", ".join(self._choice().choices)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the format, or refuse it."""
+        return self._choice().convert(value, param, ctx)
+
+
 @click.command(
     short_help="Write the strategy for other software.",
     epilog="Example: hdmm-bf export ranges.bf --format csv --out strategy.csv",
 )
 @click.argument("bundle")
-@click.option("--format", "kind", type=Choice(["npz", "csv", "mtx", "parquet", "json"]), required=True)
+@click.option("--format", "kind", type=_Format(), required=True)
 @click.option("--out", "-o", required=True, metavar="FILE", help="The file to write.")
 @click.option("--what", type=Choice(["strategy", "reconstruction"]), default="strategy", show_default=True)
 @click.option("--dense", is_flag=True, help="Write an implicit strategy as the matrix it stands for.")

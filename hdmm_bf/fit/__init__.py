@@ -3,18 +3,19 @@
 from hdmm_bf.fit.comparison import Row, compare
 from hdmm_bf.fit.dense import default_seconds
 from hdmm_bf.fit.fit import Fit
-from hdmm_bf.fit.inputs import as_policy, as_problem, as_workload
+from hdmm_bf.fit.given import certify
 from hdmm_bf.fit.loading import check, load
 from hdmm_bf.fit.memory import memory_needed
 from hdmm_bf.fit.run import bound, fit
+from hdmm_bf.problem.inputs import as_policy, as_workload
 
 __all__ = [
     "Fit",
     "Row",
     "as_policy",
-    "as_problem",
     "as_workload",
     "bound",
+    "certify",
     "check",
     "compare",
     "default_seconds",

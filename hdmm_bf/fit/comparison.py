@@ -49,7 +49,7 @@ def compare_with_baselines(made: Fit, *, others: bool) -> tuple[list[Row], list[
     table, drafts, problem = portfolio.Table(), [], made.problem
     if others:
         with threads_for(problem.policy.num_cells):
-            drafts = list(portfolio.floors(problem, table, "L1" if made.noise == "laplace" else "L2"))
+            drafts = list(portfolio.Floors(problem, table, "L1" if made.noise == "laplace" else "L2"))
     for name, error in {**made.reached, made.family: made.unit_error}.items():
         if name not in table.errors:
             table.note(name, error, "ours")

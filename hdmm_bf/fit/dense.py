@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from hdmm_bf._linalg import threads_for
-from hdmm_bf._types import RealVector
+from hdmm_bf._types import Effort, RealVector
 from hdmm_bf.bounds.dense import is_public, uniform
 from hdmm_bf.fit.certified import certified
 from hdmm_bf.fit.fit import Fit
@@ -25,8 +25,8 @@ from hdmm_bf.strategies.records import MatrixStrategy
 _SEARCH_SHARE = 0.95
 """The search stops at this share of the wanted gap; the rest is for the grid."""
 
-_BOUND_GAP = 1e-4
-_BOUND_STEPS = 200
+BOUND_GAP = 1e-4
+BOUND_STEPS = 200
 """The lower bound beside a Laplace search is tight to this gap for Gaussian strategies, or as far as these steps go."""
 
 
@@ -79,23 +79,25 @@ def _gaussian(problem: Problem, options: FitOptions) -> _Found:
 def _laplace(problem: Problem, options: FitOptions) -> _Found:
     initial, mesh = start_draft(problem, options.start), options.mesh
     limit = _seconds(options) if options.limited else default_seconds(problem)
-    kernel = None if mesh is None else gaussian.on_devices(problem, mesh, gap=_BOUND_GAP)
+    kernel = None if mesh is None else gaussian.on_devices(problem, mesh, gap=BOUND_GAP)
     lower = search(
-        gaussian.steps(problem, gap=_BOUND_GAP, kernel=kernel),
-        gap=_BOUND_GAP,
+        gaussian.steps(problem, gap=BOUND_GAP, kernel=kernel),
+        gap=BOUND_GAP,
         max_seconds=min(limit, limits.time_left()) / 4,
-        max_iterations=_BOUND_STEPS,
+        max_iterations=BOUND_STEPS,
         clock=clock(mesh),
         whole_steps=True,
     )
     stopped = lower.status == "interrupted"
     table = portfolio.Table()
+    floors = portfolio.Floors(problem, table, "L1")
     search_limit = limits.now() + (limit if clock(mesh) is limits.now else math.inf)
     with limits.limited(search_limit):
-        found = _portfolio(problem, options, initial, lower, table, limit, 1 if stopped else options.max_steps)
+        found = _portfolio(problem, options, initial, lower, table, floors, limit, 1 if stopped else options.max_steps)
+        best = min([found.best, *floors], key=lambda d: d.error)  # those that a limit on steps has left over
     status: Status = "interrupted" if stopped else found.status
     why = kernel.why if kernel else ""
-    return _Found(from_draft(problem, found.best), found.proof, status, table.errors, why)
+    return _Found(from_draft(problem, best), found.proof, status, table.errors, why)
 
 
 def _portfolio(
@@ -104,6 +106,7 @@ def _portfolio(
     initial: Draft | None,
     lower: Outcome[Any, RealVector],
     table: portfolio.Table,
+    floors: portfolio.Floors,
     limit: float,
     max_steps: int | None,
 ) -> Outcome[Draft, RealVector]:
@@ -114,11 +117,13 @@ def _portfolio(
             weights=lower.proof,
             seed=options.seed,
             table=table,
+            floors=floors,
             family=options.family,
             initial=initial,
             workers=options.workers or (default_workers() if options.max_steps is None else 1),
             in_turn=options.max_steps is not None,
             mesh=options.mesh,
+            effort=cast(Effort, options.effort),
         ),
         gap=options.gap,
         max_seconds=limit,

@@ -12,9 +12,9 @@ import numpy as np
 from hdmm_bf import bundle
 from hdmm_bf._checks import fail
 from hdmm_bf._display import plain
-from hdmm_bf._linalg import threads_for
+from hdmm_bf._linalg import AGREEMENT, BOUND_ROUNDING, threads_for
 from hdmm_bf.bundle.checks import BLOCKS, refuse
-from hdmm_bf.certificate import AGREEMENT, Certificate, disagreements
+from hdmm_bf.certificate import Certificate, disagreements
 from hdmm_bf.fit.certified import certificate
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.strategies import TracePoint
@@ -22,9 +22,6 @@ from hdmm_bf.strategies.records import ProductStrategy
 
 _GRID_ROOM = 1.1, 1e-6
 """Factor and rest by which putting a converged strategy on its grid may exceed the requested gap."""
-
-_ROUNDING = 1e-6
-"""Share of the lower bound by which rounding may put the error of a mechanism below it."""
 
 
 def load(path: str | Path, *, expect: str | None = None) -> Fit:
@@ -103,12 +100,12 @@ def _manifest_disagreements(manifest: dict[str, Any], made: Fit) -> list[str]:
     factor, rest = _GRID_ROOM
     if made.status == "converged" and made.gap > factor * made.requested_gap + rest:
         found.append(f"status is claimed to be converged to {made.requested_gap}, derived gap {made.gap}")
-    if made.trace and made.trace[-1].bound > (1 + _ROUNDING) * made.unit_error:
+    if made.trace and made.trace[-1].bound > (1 + BOUND_ROUNDING) * made.unit_error:
         found.append(f"trace ends with a bound of {made.trace[-1].bound}, above the error {made.unit_error}")
     found += [
         f"reached is claimed to be {error} by {name}, below the lower bound {certificate.lower_bound}"
         for name, error in made.reached.items()
-        if error < (1 - _ROUNDING) * certificate.lower_bound
+        if error < (1 - BOUND_ROUNDING) * certificate.lower_bound
     ]
     return found
 

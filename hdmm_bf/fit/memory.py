@@ -7,30 +7,38 @@ import os
 from typing import Any
 
 from hdmm_bf._types import Noise
-from hdmm_bf.fit.inputs import as_problem
 from hdmm_bf.parallel.workers import default_workers
+from hdmm_bf.problem import inputs
 from hdmm_bf.problem.product import ProductProblem, as_product
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies import registry
 from hdmm_bf.strategies.gaussian.choose import choose
-from hdmm_bf.strategies.laplace import grid as grids
-from hdmm_bf.strategies.laplace import p_identity
+from hdmm_bf.strategies.laplace import p_identity, vertex
 
-DENSE_CELLS: dict[Noise, int] = {"gaussian": 4096, "laplace": 1100}
+DENSE_CELLS: dict[Noise, int] = {"gaussian": 4096, "laplace": 4096}
 """Cells up to which dense matrices are searched when nothing else is asked for: beyond, a fit takes many minutes."""
+
+PRODUCT_CELLS = 1100
+"""The same for Laplace noise and several attributes, whose cells have no order to go from coarse to fine in."""
 
 _USUAL_MEMORY = 16 * 2**30
 """Taken for the machine's memory where the system does not tell it."""
 
-_PROGRAM, _JAX = 90 * 2**20, 220 * 2**20
-"""The program itself, and JAX with its compiled programs, which Gaussian searches do not load."""
+_PROGRAM, _JAX, _SIZE = 90 * 2**20, 310 * 2**20, 55 * 2**20
+"""The program itself; JAX with its compiled programs, which Gaussian searches do not load; those of another size."""
 
 _MATRICES = 11.5
 """Matrices over the cells that a dense search and its certificate hold at once."""
 
 _EDGE_BYTES = 220
-_OVER_EDGES, _PAIRS = 18, 4
+_FLOORS, _PAIRS = 6, 4
 """Laplace: matrices of cells by edges, and of edges by edges where p-identity is searched."""
+
+_FREE, _MOVES = 50, 8
+"""Laplace: matrices over the cells, and of cells by edges, where every entry is searched."""
+
+_SMALL = 64
+"""Cells of the coarsest level of p-identity."""
 
 _FACTORS = 2
 """Structured: matrices an attribute, besides the tensors over the cells that the family keeps."""
@@ -49,15 +57,23 @@ def memory_needed(
     Guarantees:
         Within 30 % of the peaks in the table of the benchmark `memory`.
     """
-    problem = as_problem(workload, policy)
-    product = as_product(problem) if family is not None or problem.policy.num_cells > DENSE_CELLS[noise] else None
-    if product is not None and family != grids.NAME:
+    problem = inputs.problem(workload, policy)
+    by_factors = family in registry.names(noise, structured=True)
+    large = family is None and is_large(problem, noise)
+    product = as_product(problem) if by_factors or large else None
+    if product is not None:
         return product_bytes(product, family or (choose(product) if noise == "gaussian" else "kronecker"))
     edges = problem.policy.num_edges
     if noise == "gaussian":
         return dense_bytes(problem.policy.num_cells, edges)
     one = dense_bytes(problem.policy.num_cells, edges) + _laplace_bytes(problem)
     return one * (workers or default_workers())
+
+
+def is_large(problem: Problem, noise: Noise) -> bool:
+    """Whether a domain is too large for dense matrices, unless they are asked for."""
+    several = noise == "laplace" and problem.policy.domain.num_attributes > 1
+    return problem.policy.num_cells > (PRODUCT_CELLS if several else DENSE_CELLS[noise])
 
 
 def most_memory() -> int:
@@ -74,11 +90,13 @@ def dense_bytes(cells: int, edges: int = 0) -> int:
 
 
 def _laplace_bytes(problem: Problem) -> int:
-    """Predict what a Laplace search adds: JAX, and matrices over edges."""
+    """Predict what a Laplace search adds: JAX, a program for every size, and matrices over edges."""
     cells, edges = problem.policy.num_cells, problem.policy.num_edges
-    paired = problem.policy.is_forest or edges <= min(p_identity.LARGEST_EDGES, p_identity.MOST_EDGES_A_CELL * cells)
-    wide = 0 if problem.policy.is_forest else _OVER_EDGES * cells * edges
-    return _JAX + 8 * (wide + (_PAIRS * edges**2 if paired else 0))
+    sizes = math.ceil(math.log2(max(edges / _SMALL, 1.0))) if p_identity.applies(problem) else 0
+    entries = _FLOORS * cells * edges + (_PAIRS * edges**2 if p_identity.applies(problem) else 0)
+    if not p_identity.alone(problem) and vertex.applies(problem):
+        entries += _FREE * cells**2 + _MOVES * cells * edges
+    return _JAX + _SIZE * sizes + 8 * entries
 
 
 def product_bytes(product: ProductProblem, family: str) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, final
+from typing import Any, final, get_args
 
 import numpy as np
 
 from hdmm_bf._checks import fail, finite, nearest, whole_number
-from hdmm_bf._types import Noise, RealVector
+from hdmm_bf._types import Effort, Noise, RealVector
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.parallel.devices import Mesh
@@ -47,6 +47,7 @@ class FitOptions:
     seed: int = 0
     start: Fit | RealVector | None = None
     workers: int | None = None
+    effort: str = "normal"
     mesh: Mesh | None = None
     callback: Callback | None = None
     started: float = field(default_factory=limits.now)
@@ -70,11 +71,14 @@ class FitOptions:
     def given(self) -> dict[str, Any]:
         """Return the limits and choices that were made, for the record."""
         names = ("max_seconds", "max_steps", "family", "workers")
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        effort = {} if self.effort == "normal" else {"effort": self.effort}
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None} | effort
 
     def checked(self, problem: Problem) -> FitOptions:
         """Return the options as plain numbers; refuse what is out of range or does not fit the problem."""
         check_search(self.noise, self.gap, self.max_seconds, self.family)
+        if self.effort not in get_args(Effort):
+            raise fail("fit", f"effort={self.effort!r}", "is none", nearest(str(self.effort), get_args(Effort)))
         _check_grid(problem, self.family)
         seconds = None if self.max_seconds is None else float(self.max_seconds)
         return replace(
@@ -152,6 +156,10 @@ def check_path(problem: Problem, options: FitOptions, product: ProductProblem | 
     if options.start is not None and product is not None:
         shown = f"start for {problem.policy.num_cells} cells, {options.noise} noise, family={options.family!r}"
         raise fail("fit", shown, "structured families do not start from an earlier fit", "Leave start out.")
+    if options.effort != "normal" and (options.noise == "gaussian" or product is not None):
+        where = "structured" if product is not None else "Gaussian"
+        advice = "Leave effort out; it is for Laplace noise and dense matrices."
+        raise fail("fit", f"effort={options.effort!r}", f"a search that is {where} does not use it", advice)
     alone = options.noise == "gaussian" or product is not None or options.mesh is not None
     if alone and options.workers is not None and options.workers > 1:
         where = "on devices" if options.mesh is not None else "structured" if product is not None else "Gaussian"

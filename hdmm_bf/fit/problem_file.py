@@ -23,12 +23,12 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, final, get_args
 
 from hdmm_bf import policy as policies
 from hdmm_bf import workload as workloads
 from hdmm_bf._checks import fail, naming, nearest, utf8_text
-from hdmm_bf._types import Noise
+from hdmm_bf._types import Effort, Noise
 from hdmm_bf.domain import Domain, as_domain
 from hdmm_bf.fit.options import DEFAULT_GAP, FAMILIES
 from hdmm_bf.policy import Policy
@@ -66,13 +66,16 @@ class Request:
     max_seconds: float | None = None
     max_steps: int | None = None
     workers: int | None = None
+    effort: Effort = "normal"
     out: str | None = None
     budget: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def search(self) -> dict[str, Any]:
         """The arguments of `fit` and `compare` that say how to search."""
-        return {name: getattr(self, name) for name in ("noise", "seed", "max_seconds", "max_steps", "workers")}
+        return {
+            name: getattr(self, name) for name in ("noise", "seed", "max_seconds", "max_steps", "workers", "effort")
+        }
 
 
 class _Kind(NamedTuple):
@@ -137,6 +140,7 @@ _SCHEMA: dict[str, dict[str, _Kind]] = {
         "max_seconds": _POSITIVE._replace(example="60"),
         "max_steps": _Kind("a whole number of at least 1", lambda v: _is_whole(v, 1), "100"),
         "workers": _Kind("a whole number of at least 1", lambda v: _is_whole(v, 1), "2"),
+        "effort": _Kind("quick, normal or thorough", lambda v: v in get_args(Effort), '"quick"'),
         "out": _Kind("text", _is_text, '"ranges.bf"'),
     },
     "release": {

@@ -16,8 +16,6 @@ from hdmm_bf.strategies import limits
 _PROBE = 256
 _CELLS = 6.0
 """For n^3: two bounds, the triangular factor, the trace."""
-_FOREST = 45.0
-"""For n^3 more: a product of integer matrices."""
 _EDGES_ROWS, _EDGES_GRAM = 4.0, 1.6
 """For e^3 more, where the strategy may be over the edges: from the rows of the workload, or from its Gram matrix."""
 _MOST_EDGES, _TALL = 3000, 8
@@ -29,9 +27,7 @@ def dense_seconds(problem: Problem, noise: Noise) -> float:
     """Predict the time for a matrix over the cells or the edges."""
     n, e = problem.grounding.kept.size, problem.policy.num_edges
     units = _CELLS * n**3
-    if noise == "laplace" and problem.policy.is_forest:
-        units += _FOREST * n**3
-    elif noise == "laplace" and e <= _MOST_EDGES:
+    if noise == "laplace" and not problem.policy.is_forest and e <= _MOST_EDGES:
         units += (_EDGES_ROWS if problem.workload.num_queries <= _TALL * e else _EDGES_GRAM) * e**3
     return _LEAST + _ROOM * units * pace()
 

@@ -14,11 +14,11 @@ from hdmm_bf.bounds.dense import Bounds, is_public, svd_bound, uniform
 from hdmm_bf.fit.cells import cells_apply, fit_cells_dense
 from hdmm_bf.fit.dense import fit_dense
 from hdmm_bf.fit.fit import Fit
-from hdmm_bf.fit.inputs import as_problem
-from hdmm_bf.fit.memory import DENSE_CELLS, dense_bytes, most_memory
+from hdmm_bf.fit.memory import dense_bytes, is_large, most_memory
 from hdmm_bf.fit.options import DEFAULT_GAP, PRODUCT_FAMILIES, FitOptions, check_path, check_search
 from hdmm_bf.fit.structured import fit_structured, structured_bound
 from hdmm_bf.parallel.devices import Mesh, as_mesh
+from hdmm_bf.problem import inputs
 from hdmm_bf.problem.product import ProductProblem, as_product
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies import Callback, TracePoint, limits, search
@@ -37,6 +37,7 @@ def fit(
     seed: int = 0,
     start: Fit | RealVector | None = None,
     workers: int | None = None,
+    effort: str = "normal",
     devices: int | None = None,
     mesh: Mesh | None = None,
     callback: Callback | None = None,
@@ -54,7 +55,7 @@ def fit(
         max_steps: limit on the steps of the search, which gives the same result on every run.
         family: for Laplace noise, search this family alone (the floors are kept): p-identity, cell-budgets, vertex,
             dictionary. For either noise, a structured family (marginals, sectors, kronecker, bases), which is what
-            domains of more cells than `DENSE_CELLS` get anyway if policy and workload are products; grid, for products
+            domains that are too large for matrices get anyway if policy and workload are products; grid, for products
             of trees; cells, for ordinary privacy and products of queries.
         seed: for families that draw random numbers.
         start: an earlier fit of the same policy to start from; for Gaussian noise also its edge weights. A Laplace fit
@@ -62,6 +63,9 @@ def fit(
         workers: for Laplace noise and dense matrices, processes that search with seeds of their own. By default as
             many as cores (`default_workers`), and one when `max_steps` is given, so that the result is the same on
             every machine.
+        effort: for Laplace noise and dense matrices, when a search that finds nothing better is over: "quick" after one
+            look at every family, "normal" after as many steps as led to the last gain, "thorough" after four times as
+            many.
         callback: called with the error and bound after every step.
         devices: spread the search over so many of JAX's devices. For Gaussian noise matrices are spread by rows and
             edges by their ends, also those of the factors of a Kronecker product; for Laplace noise, where only
@@ -78,7 +82,7 @@ def fit(
         Laplace fits are never worse than any of the paper's and the classical mechanisms in `reached`.
     """
     started = limits.now()
-    problem = as_problem(workload, policy)
+    problem = inputs.problem(workload, policy)
     trace: list[TracePoint] = []
 
     def note(point: TracePoint) -> None:
@@ -95,6 +99,7 @@ def fit(
         seed=seed,
         start=start,
         workers=workers,
+        effort=effort,
         mesh=as_mesh(devices, mesh),
         callback=note,
         started=started,
@@ -122,11 +127,11 @@ def _fit(problem: Problem, options: FitOptions) -> Fit:
 def structured(problem: Problem, noise: Noise, family: str | None) -> ProductProblem | None:
     """Return the product structure to search in, or None to search dense matrices.
 
-    Structure is used when it is asked for by name, or when the domain has more cells than `DENSE_CELLS` for the noise.
+    Structure is used when it is asked for by name, or when the domain has more cells than `is_large` allows.
     A large domain without it is refused, with the memory that dense matrices would take.
     """
     cells = problem.policy.num_cells
-    if family not in PRODUCT_FAMILIES and (family is not None or cells <= DENSE_CELLS[noise]):
+    if family not in PRODUCT_FAMILIES and (family is not None or not is_large(problem, noise)):
         return None
     product = as_product(problem)
     if product is None and family in PRODUCT_FAMILIES:
@@ -151,7 +156,7 @@ def bound(
     On domains too large for dense matrices it is the best bound that can be evaluated exactly from the factors; its gap
     is infinite where no strategy shows how tight it is, and a bound that cannot be evaluated is 0.
     """
-    problem = as_problem(workload, policy)
+    problem = inputs.problem(workload, policy)
     check_search("gaussian", gap, max_seconds, None)
     product = structured(problem, "gaussian", None)
     if product is not None:

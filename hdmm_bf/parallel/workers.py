@@ -70,13 +70,14 @@ class Job(Generic[C]):
     best: C
 
 
-def side_by_side(own: Iterator[C], jobs: Sequence[Job[C]], *, in_turn: bool) -> Iterator[C]:
+def side_by_side(own: Iterator[C], jobs: Sequence[Job[C]], *, in_turn: bool, after: int = 0) -> Iterator[C]:
     """Yield every step of a search in this process and, between them, better candidates from other processes.
 
     Args:
         own: the search in this process.
         jobs: what the other processes search.
         in_turn: wait for a step of every other process after each of our own; else take what has come.
+        after: steps of our own before the other processes are started.
 
     Guarantees:
         The steps of this process's own search are all there, in their order. In turn, the sequence depends on the
@@ -84,8 +85,9 @@ def side_by_side(own: Iterator[C], jobs: Sequence[Job[C]], *, in_turn: bool) -> 
     """
     others: list[_Other[C]] = []
     try:
-        others.extend(map(_Other, jobs))
-        for candidate in own:
+        for count, candidate in enumerate(own):
+            if count == after:
+                others.extend(map(_Other, jobs))
             yield candidate
             for other in others:
                 yield from other.take(wait=in_turn)

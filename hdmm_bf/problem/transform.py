@@ -19,6 +19,7 @@ from typing import final
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Float64, Int, Shaped
+from scipy.sparse import csgraph
 
 from hdmm_bf._checks import fail, finite, fits, numbers
 from hdmm_bf._linalg import solve_sparse_spd
@@ -176,6 +177,18 @@ class Problem:
         head, tail = self.oriented
         position = np.append(self.grounding.position, -1)  # BOTTOM (-1) is the last entry
         return Incidence(position[head], position[tail], self.grounding.kept.size)
+
+    @cached_property
+    def ground_groups(self) -> tuple[IndexArray, int]:
+        """The group of every kept cell, and how many there are: components that remain without the grounds.
+
+        Each group has a ground of its own; what a ground holds is, up to a public constant, minus the sum of its cells.
+        """
+        P, n = self.P, self.P.num_vertices
+        inner = P.tail >= 0
+        graph = sp.coo_array((np.ones(inner.sum()), (P.head[inner], P.tail[inner])), shape=(n, n))
+        count, label = csgraph.connected_components(graph, directed=False)
+        return np.asarray(label), int(count)
 
     @cached_property
     def gram(self) -> SquareMatrix:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hdmm_bf._checks import fail
+from hdmm_bf._linalg import SUPPORT_TOLERANCE
 from hdmm_bf._types import RealVector
 from hdmm_bf.data.tables import Histogram, Records, Tables
 from hdmm_bf.domain import Domain
@@ -21,8 +22,6 @@ from hdmm_bf.workload import Boxes, Workload
 
 _LARGEST_HISTOGRAM = 2**22
 _RECORDS = 16
-_BIAS = 1e-8
-"""Of the largest answer: more than rounding, less than any count."""
 
 
 def check_covered(problem: Problem, workload: Workload, answer: Callable[[Tables], RealVector]) -> None:
@@ -45,7 +44,7 @@ def check_covered(problem: Problem, workload: Workload, answer: Callable[[Tables
         return
     made_up, truth = _made_up(workload, sizes)
     answers = answer(made_up)
-    if np.any(np.abs(answers - truth) > _BIAS * max(1.0, float(np.abs(truth).max(initial=0.0)))):
+    if np.any(np.abs(answers - truth) > SUPPORT_TOLERANCE * max(1.0, float(np.abs(truth).max(initial=0.0)))):
         seen = "asks what the strategy does not measure"
         raise fail("release", f"workload {workload.spec}", seen, "Fit a strategy for it.")
 

@@ -23,6 +23,7 @@ from jaxtyping import Int64
 from scipy.linalg import solve_triangular, svdvals
 
 from hdmm_bf._checks import fail
+from hdmm_bf._linalg import EPS
 from hdmm_bf._types import AnyArray, RealVector, SquareMatrix
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.noise import LARGEST
@@ -37,8 +38,6 @@ _FIRST_BITS, _MORE_BITS, _MOST_BITS = 96, 64, 2000
 
 _LIMB = 26
 _SPARSE = 0.1
-_EPS = float(np.finfo(np.float64).eps)
-
 Whole = list[int]
 
 
@@ -137,7 +136,7 @@ def _smallest_square(strategy: EdgeStrategy) -> int:
         floor = min(sum(int(v) ** 2 for v in column[column != 0]) for column in S.T)
     else:
         values = svdvals(strategy.matrix(), check_finite=False)
-        lowest = float(values[-1]) - 8 * _EPS * max(S.shape) * float(values[0])
+        lowest = float(values[-1]) - 8 * EPS * max(S.shape) * float(values[0])
         floor = math.floor(math.ldexp(max(lowest, 0.0) ** 2 * (1 - 1e-9), 2 * strategy.bits))
     if floor < 1:
         raise fail("release", "strategy", "is too close to singular to be run exactly", "Fit the strategy again.")

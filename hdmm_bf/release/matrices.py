@@ -19,7 +19,7 @@ from jaxtyping import Int, Int64
 from scipy.linalg import lapack, pinv, qr, solve_triangular
 
 from hdmm_bf._checks import fail, fits
-from hdmm_bf._linalg import symmetric, threads_for
+from hdmm_bf._linalg import EPS, symmetric, threads_for
 from hdmm_bf._types import AnyArray, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.data.checked import checked_counts
@@ -36,7 +36,6 @@ from hdmm_bf.workload import Workload
 _MOST_COEFFICIENTS = 2**28
 """Queries times strategy rows up to which Laplace intervals are computed and not bounded."""
 
-_EPS = float(np.finfo(np.float64).eps)
 _ROW_ENTRIES = 2**22
 """Entries of W up to which variances come from its rows; beyond, from the covariance of the cells."""
 
@@ -78,7 +77,7 @@ class MatrixRecovery(Recovery):
             triangular = rows == columns and not np.any(np.tril(A, -1))
             Q, R = (None, A) if triangular else qr(A, mode="economic", check_finite=False)
         pivots = np.abs(np.diag(R))
-        return (Q, R) if pivots.min() > columns * _EPS * pivots.max() else None
+        return (Q, R) if pivots.min() > columns * EPS * pivots.max() else None
 
     @cached_property
     def pseudo_inverse(self) -> RealMatrix:

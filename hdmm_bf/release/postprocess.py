@@ -15,6 +15,7 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from hdmm_bf._checks import fail, nearest
+from hdmm_bf._linalg import ROUNDING
 from hdmm_bf._types import IndexArray, RealVector, SquareMatrix
 from hdmm_bf.policy import Policy
 from hdmm_bf.problem.transform import Grounding, Problem
@@ -29,7 +30,6 @@ _SMALL_STEP = 1e-9
 _LARGEST_PIVOTING = 1024
 _MOST_PIVOTS = 2000
 _PATIENCE = 10
-_ROUNDING = 1e-12
 
 
 @final
@@ -129,7 +129,7 @@ def _pivoted(M: SquareMatrix, estimate: RealVector, grounding: Grounding, totals
         x = np.zeros(n)
         x[cells] = solved[: cells.size]
         slope = M @ x - right + B.T @ solved[cells.size :]
-        room = _ROUNDING * (1 + np.abs(x).max())
+        room = ROUNDING * (1 + np.abs(x).max())
         wrong = np.flatnonzero(np.where(free, x < -room, slope < -room))
         if wrong.size == 0:
             return x

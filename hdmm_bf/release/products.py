@@ -15,11 +15,12 @@ import numpy as np
 from jaxtyping import Bool, Int, Int64
 
 from hdmm_bf._checks import fail, fits
+from hdmm_bf._linalg import NOTHING, ROUNDING
 from hdmm_bf._types import AnyArray, EdgeArray, IndexArray, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.data.checked import as_tables
 from hdmm_bf.data.tables import Tables
-from hdmm_bf.matrix import Dense, Identity, Incidence, Matrix, Ones, Sparse
+from hdmm_bf.matrix import Dense, Identity, Incidence, Matrix, Ones, Sparse, apply_factors
 from hdmm_bf.problem.product import ProductProblem, Term, product_terms, product_view
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release import intervals
@@ -29,14 +30,12 @@ from hdmm_bf.release.plan import Plan
 from hdmm_bf.release.public import PROBE, PROBES
 from hdmm_bf.release.reconstruction import Progress, Recovery, recovery
 from hdmm_bf.release.row_noise import draw_rows, row_scales, row_variances
-from hdmm_bf.strategies.blocks import apply_factors
 from hdmm_bf.strategies.records import AnyTensor, Block, ProductStrategy
 from hdmm_bf.workload import AllRange, Boxes, Prefix, Workload, identity
 
 _EXACT_FLOAT = 2**53
 _BOX_BLOCK = 512
 _UNSEEN = 1e-10
-_ROUNDING = 1e-13
 _TAIL = 64
 """Scales that no sample exceeds in practice."""
 
@@ -304,7 +303,7 @@ def _maps(term: Term, block: Block) -> list[RealMatrix] | None:
     maps = []
     for factor, G in zip(term.factors, block.inverses, strict=True):
         mapped = np.asarray(factor.mv(G), dtype=np.float64)
-        if float(np.abs(mapped).max()) <= 1e-12 * float(np.abs(G).max()) * factor.shape[1]:
+        if float(np.abs(mapped).max()) <= ROUNDING * float(np.abs(G).max()) * factor.shape[1]:
             return None
         maps.append(mapped)
     return maps
@@ -338,7 +337,7 @@ def _is_whole(factor: Matrix) -> bool:
 def _carried(V: SquareMatrix, G: RealMatrix) -> RealVector:
     """Squared size, in the queries, of what each row of a factor adds; zero where it is only rounding."""
     sizes = np.maximum(np.einsum("ij,ij->j", G, V @ G), 0.0)
-    room = _ROUNDING * float(np.abs(V).max()) * len(V) ** 2 * np.abs(G).max(axis=0) ** 2
+    room = NOTHING * float(np.abs(V).max()) * len(V) ** 2 * np.abs(G).max(axis=0) ** 2
     return np.where(sizes > room, sizes, 0.0)
 
 

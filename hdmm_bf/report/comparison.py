@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hdmm_bf._linalg import AGREEMENT
 from hdmm_bf._types import RealVector
 from hdmm_bf.fit import Fit, Row
 from hdmm_bf.fit.comparison import compare_with_baselines
@@ -19,7 +20,6 @@ LARGEST = 300
 """Cells up to which other mechanisms are computed for a report."""
 
 _MOST_QUERIES = 50_000
-_ROUNDING = 1e-9
 
 
 class Compared(NamedTuple):
@@ -54,7 +54,7 @@ def _stddevs(fit: Fit, drafts: list[Draft], kinds: dict[str, str]) -> dict[str, 
     if fit.problem.workload.num_queries > _MOST_QUERIES:
         return found
     for kind in ("paper", "classical"):
-        own = [d for d in drafts if kinds.get(d.origin) == kind and d.error > (1 + _ROUNDING) * fit.unit_error]
+        own = [d for d in drafts if kinds.get(d.origin) == kind and d.error > (1 + AGREEMENT) * fit.unit_error]
         if own:
             best = min(own, key=lambda d: d.error)
             label = f"{best.origin} ({'the paper' if kind == 'paper' else 'classical'})"

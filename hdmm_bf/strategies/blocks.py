@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int64
 
-from hdmm_bf._types import AnyArray, RealMatrix, RealVector
+from hdmm_bf._types import RealMatrix, RealVector
 from hdmm_bf.strategies.records import AnyTensor, Block
 
 _BITS = 16
@@ -23,13 +23,6 @@ _ALL_BITS = 36
 _LEVELS = 256
 _MOST_LEVELS = 4096
 """Precisions in more than 4096 different sizes are rounded to 256 steps an octave: one sampler serves each."""
-
-
-def apply_factors(factors: Sequence[AnyArray], tensor: AnyArray) -> AnyArray:
-    """Return (F_1 (x) ... (x) F_d) applied to a tensor with one axis an attribute."""
-    for axis, factor in enumerate(factors):
-        tensor = np.moveaxis(np.tensordot(factor, tensor, axes=(1, axis)), 0, axis)
-    return tensor
 
 
 def from_factors(factors: Sequence[RealMatrix], precisions: AnyTensor, terms: tuple[int, ...] | None = None) -> Block:

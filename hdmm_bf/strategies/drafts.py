@@ -10,16 +10,12 @@ import math
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.linalg import blas
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import Norm, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.problem.transform import Problem
 
 Kind: TypeAlias = Literal["vertex", "edge"]
-
-_CHOLESKY_PIVOT, _RANK_PIVOT = 1e-4, 1e-11
-"""Smallest pivots, against the largest: below the first QR is used, below the second A counts as rank deficient."""
 
 
 class Draft(NamedTuple):
@@ -38,7 +34,7 @@ def draft(problem: Problem, kind: Kind, matrix: RealMatrix, *, norm: Norm, origi
         return Draft(kind, matrix, origin, math.inf)
     scaled = matrix / largest
     V = problem.gram if kind == "vertex" else edge_gram(problem)
-    return Draft(kind, scaled, origin, trace_of_inverse(scaled, V))
+    return Draft(kind, scaled, origin, la.trace_of_inverse(scaled, V))
 
 
 def column_norms(problem: Problem, kind: Kind, matrix: RealMatrix, *, norm: Norm) -> RealVector:
@@ -55,20 +51,3 @@ def edge_columns(problem: Problem, matrix: RealMatrix) -> RealMatrix:
 def edge_gram(problem: Problem) -> SquareMatrix:
     """Return V_G = P^T V P, e x e."""
     return edge_columns(problem, edge_columns(problem, problem.gram).T)
-
-
-def trace_of_inverse(A: RealMatrix, V: SquareMatrix) -> float:
-    """Return tr(V (A^T A)^-1), infinite if A has not full column rank.
-
-    By Cholesky of A^T A, which squares the condition number, and by QR of A where that would cost digits.
-    """
-    C = la.cholesky(A.T @ A)
-    if C is None or np.diag(C).min() < _CHOLESKY_PIVOT * np.diag(C).max():
-        if len(A) < A.shape[1]:
-            return math.inf
-        C = np.asfortranarray(np.asarray(np.linalg.qr(A, mode="r")).T)
-        pivots = np.abs(np.diag(C))
-        if pivots.min() <= _RANK_PIVOT * pivots.max():
-            return math.inf
-    half = blas.dtrsm(1.0, C, np.asfortranarray(V), lower=1)
-    return float(np.trace(blas.dtrsm(1.0, C, half.T, lower=1)))

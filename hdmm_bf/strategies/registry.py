@@ -70,7 +70,7 @@ class Family:
     alone: Callable[[Any], bool] = _never
     needs: str = ""
     spreads: bool = False
-    turns: Turns | None = None
+    turns: Turns = Turns(look=2, stale=20)
     tensors: int = 0
 
 

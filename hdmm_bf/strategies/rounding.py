@@ -76,11 +76,24 @@ def from_draft(problem: Problem, found: Draft) -> MatrixStrategy:
     if found.kind == "edge" and not problem.policy.is_forest:
         return EdgeStrategy(integers, bits, found.origin)
     if found.kind == "edge":
-        P = problem.P.dense()
-        inverse = np.rint(np.linalg.inv(P)).astype(np.int64)
-        assert np.array_equal(P.astype(np.int64) @ inverse, np.eye(len(P))), "P of a forest is unimodular"
-        integers = integers @ inverse
+        integers = over_cells(problem, integers)
     return CellStrategy(problem.grounding.inject(integers), bits, found.origin)
+
+
+def over_cells(problem: Problem, S: Int64[np.ndarray, "r e"]) -> Int64[np.ndarray, "r k"]:
+    """Return A = S P^-1 over the kept cells of a forest, exactly: from the grounds down, each cell adds its edge."""
+    head, tail = problem.oriented
+    upwards, parent = problem.traversal
+    n = problem.policy.num_cells
+    tail = tail % (n + 1)  # BOTTOM is the last vertex
+    down = parent[head] == tail
+    below = np.where(down, head, tail)
+    edge, sign = np.empty(n + 1, dtype=np.int64), np.zeros(n + 1, dtype=np.int64)
+    edge[below], sign[below] = np.arange(head.size), np.where(down, 1, -1)
+    columns, moves = np.zeros((n + 1, len(S)), dtype=np.int64), np.ascontiguousarray(S.T)
+    for vertex in upwards[::-1]:
+        columns[vertex] = columns[parent[vertex]] + sign[vertex] * moves[edge[vertex]]
+    return np.ascontiguousarray(columns[problem.grounding.kept].T)
 
 
 def _grid_bits(factor: RealMatrix, gap: float) -> int:

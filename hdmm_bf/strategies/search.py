@@ -17,11 +17,14 @@ from hdmm_bf.objectives import limits
 Candidate = TypeVar("Candidate")
 Proof = TypeVar("Proof")
 
-Status: TypeAlias = Literal["converged", "finished", "time limit", "iteration limit", "interrupted", "exact"]
+Status: TypeAlias = Literal[
+    "converged", "finished", "certified", "time limit", "iteration limit", "interrupted", "exact"
+]
 
 SENTENCES: dict[Status, str] = {
     "converged": "The error is proven to be within the requested gap of the best possible.",
-    "finished": "The search came to its end.",
+    "finished": "The search converged: nothing that it tried made the error smaller any more.",
+    "certified": "The strategy was given; nothing was searched but the bound beside it.",
     "time limit": "The time limit stopped the search; this is the best strategy found by then.",
     "iteration limit": "The iteration limit stopped the search; this is the best strategy found by then.",
     "interrupted": "The search was interrupted; this is the best strategy found by then.",

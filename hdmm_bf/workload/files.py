@@ -40,6 +40,13 @@ _DAMAGED = (LookupError, TypeError, AttributeError, OverflowError, RuntimeError,
 
 def read(path: str | Path) -> Workload:
     """Read a real m x n matrix, one row a query, as a workload."""
+    file, matrix, names = read_matrix(path)
+    with naming(file):
+        return from_matrix(matrix, names=names, spec=str(file))
+
+
+def read_matrix(path: str | Path) -> tuple[Path, MatrixLike, list[str] | None]:
+    """Read a matrix from a file; also return the path, and the names of its rows where the file has them."""
     file = readable_file("workload.read", path)
     suffix = file.suffix.lower()
     readers = {".npy": _read_npy, ".npz": _read_npz, ".mtx": _read_mtx}
@@ -54,8 +61,7 @@ def read(path: str | Path) -> Workload:
         said = str(error).strip() if isinstance(error, _EXPLAINED) else ""
         reason = said.splitlines()[0] if said else "its contents are damaged"
         raise fail("workload.read", file, f"not readable as {suffix[1:]} ({reason})", "Write the file again.") from None
-    with naming(file):
-        return from_matrix(matrix, names=names, spec=str(file))
+    return file, matrix, names
 
 
 def _read_npy(file: Path) -> MatrixLike:

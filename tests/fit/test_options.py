@@ -12,6 +12,7 @@ import pytest
 
 import hdmm_bf as bf
 from hdmm_bf.fit.options import FAMILIES, PRODUCT_FAMILIES
+from hdmm_bf.strategies.laplace.portfolio import PATIENCE
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 PROBLEMS = {
@@ -47,6 +48,7 @@ GIVEN = {
     "devices": 1,
     "mesh": "mesh",
     "callback": "callback",
+    "effort": "quick",
 }
 """A value for every option, or its name where it depends on the path."""
 
@@ -65,11 +67,14 @@ SPREAD = ("dense gaussian", "dense p-identity", "kronecker", "public")
 REFUSED = {
     **{(path, "start"): "do not start from an earlier fit" for path in (*STRUCTURED, "public product")},
     **{(path, "workers"): "in one process" for path in PROBLEMS if path not in (*DENSE_LAPLACE, "public laplace")},
+    **{(path, "effort"): "does not use it" for path in PROBLEMS if path not in (*DENSE_LAPLACE, "public laplace")},
     **{(path, name): "spread" for path in PROBLEMS if path not in SPREAD for name in ("devices", "mesh")},
 }
 """All other pairs are honoured."""
 
-RECORDED = ("max_seconds", "max_steps", "family", "workers")
+RECORDED = ("max_seconds", "max_steps", "family", "workers", "effort")
+
+PAIRS = [(path, option) for path in PROBLEMS for option in GIVEN]
 
 
 def test_the_table_has_every_option_and_every_family():
@@ -94,8 +99,7 @@ def fitted(path, **options):
     return bf.fit(workload, policy, **{"noise": noise, "family": family, "max_steps": 2, **options})
 
 
-@pytest.mark.parametrize("option", GIVEN)
-@pytest.mark.parametrize("path", PROBLEMS)
+@pytest.mark.parametrize(("path", "option"), PAIRS)
 def test_every_option_on_every_path_is_honoured_or_refused(path, option):
     given = value(path, option)
     if (path, option) in REFUSED:
@@ -110,6 +114,25 @@ def test_every_option_on_every_path_is_honoured_or_refused(path, option):
     expected = {name: asked[name] for name in RECORDED if asked.get(name) is not None}
     assert made.options == expected
     honoured(path, option, given, made)
+
+
+def test_quick_ends_after_one_look_and_thorough_goes_on_longer():
+    """Quotes fit: "quick" after one look at every family, "normal" ..., "thorough" after four times as many."""
+    quick, normal = (
+        bf.fit("all-range:8", "unbounded:8", noise="laplace", workers=1, effort=effort)
+        for effort in ("quick", "normal")
+    )
+    assert quick.status == normal.status == "finished"
+    assert len(quick.trace) < len(normal.trace)
+    assert quick.unit_error >= normal.unit_error * (1 - 1e-9)
+    assert (quick.options, normal.options) == ({"workers": 1, "effort": "quick"}, {"workers": 1})
+    last = 100
+    ends = {
+        effort: next(k for k in range(last, 9999) if patience.ends(k, last)) for effort, patience in PATIENCE.items()
+    }
+    assert ends["quick"] == last
+    assert ends["normal"] - last >= last
+    assert ends["thorough"] - last >= 4 * last
 
 
 def honoured(path, option, given, made):
@@ -129,6 +152,8 @@ def honoured(path, option, given, made):
     elif option == "start":
         other = given.unit_error if path != "dense gaussian" else made.unit_error
         assert made.unit_error <= other * (1 + 1e-6)
+    elif option == "effort":
+        assert path in DENSE_LAPLACE, "what is recorded was honoured"
     elif option == "callback":
         assert given.__self__, "the callback was called"
 
@@ -177,6 +202,7 @@ def test_structured_laplace_fits_take_longer_when_they_are_allowed_to(monkeypatc
         ({"seed": -1}, "seed=-1.*at least 0"),
         ({"seed": 10**400}, "seed of 1329 bits"),
         ({"max_steps": 0}, "max_steps=0.*at least 1"),
+        ({"effort": "quik", "noise": "laplace"}, "effort='quik'.*Did you mean 'quick'"),
         ({"family": "vertx"}, "not a family for Gaussian noise.*Known: bases, gaussian, kronecker, marginals, sectors"),
         ({"family": "vertex"}, "is for Laplace noise.*Leave the family out"),
         ({"family": "vertx", "noise": "laplace"}, "Did you mean 'vertex'"),

@@ -113,7 +113,7 @@ def test_a_second_fit_of_the_same_shape_compiles_nothing():
         [sys.executable, "-c", PROGRAMS, json.dumps(cases)], capture_output=True, text=True, check=True, cwd=ROOT
     )
     counts = np.array(json.loads(run.stdout)).reshape(-1, 2)
-    assert counts[:4, 0].min() > 0, "the first fits of a process compile"
+    assert counts[0, 0] > 0, "the first fit of a process compiles"
     assert counts[4, 0] == 0, "Gaussian searches on the host compile nothing"
     assert not counts[:, 1].any(), counts
 
@@ -128,7 +128,7 @@ def test_nothing_heavy_is_loaded_before_it_is_needed():
 
 
 def test_compiled_programs_are_kept_where_the_user_says(tmp_path):
-    command = [sys.executable, "-m", "hdmm_bf", "fit", "-w", "all-range:8", "-g", "unbounded:8"]
+    command = [sys.executable, "-m", "hdmm_bf", "fit", "-w", "all-range:8", "-g", "threshold:8:3"]
     limits = ["--noise", "laplace", "--max-steps", "3", "--json"]
     environment = {"HDMM_BF_CACHE": str(tmp_path / "kept"), "PATH": "", "PYTHONPATH": str(ROOT)}
     runs = [

@@ -17,6 +17,7 @@ PUBLIC_MODULES = {
     "hdmm_bf.cli",
     "hdmm_bf.domain",
     "hdmm_bf.matrix",
+    "hdmm_bf.objectives",
     "hdmm_bf.policy",
     "hdmm_bf.release.privacy",
     "hdmm_bf.report",

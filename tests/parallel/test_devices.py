@@ -10,17 +10,20 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 import hdmm_bf as bf
 from experiments.benchmarks import cluster
 from hdmm_bf.bounds.dense import GramRoot, gram_scale
-from hdmm_bf.fit.inputs import as_problem
-from hdmm_bf.objectives import losses
-from hdmm_bf.objectives.minimise import _minimise_on_device
+from hdmm_bf.objectives import PIdentity
+from hdmm_bf.objectives.descent import minimise
+from hdmm_bf.objectives.grams import DenseGram
+from hdmm_bf.objectives.measures import total_of
 from hdmm_bf.parallel import devices as dv
-from hdmm_bf.parallel import losses as spread_losses
 from hdmm_bf.parallel import sharded
+from hdmm_bf.parallel.grams import spread_gram
+from hdmm_bf.problem import inputs
 from hdmm_bf.problem.forms import edge_forms
 from hdmm_bf.strategies import search
 from hdmm_bf.strategies.gaussian import dense as gaussian
@@ -174,7 +177,7 @@ def test_the_callers_configuration_is_left_alone():
 
 
 def test_every_edge_is_held_at_both_of_its_ends():
-    forms = edge_forms(as_problem("identity:10", "threshold:10:3").P)
+    forms = edge_forms(inputs.problem("identity:10", "threshold:10:3").P)
     found = sharded.half_edges(forms, 3, 3)
     width = found.edge.size // 3
     ends = {edge: set() for edge in range(forms.num_edges)}
@@ -194,7 +197,7 @@ CASES = [("all-range:12", "threshold:12:3"), ("marginals:2x3x2:1", "bounded:12")
 
 @pytest.mark.parametrize(("workload", "policy"), CASES)
 def test_spread_matrices_are_those_in_memory(mesh, workload, policy):
-    problem = as_problem(workload, policy)
+    problem = inputs.problem(workload, policy)
     root, forms = GramRoot(problem, gram_scale(problem)), edge_forms(problem.P)
     memory, spread = gaussian.InMemory(root, forms), gaussian.OnDevices(root, forms, mesh, gap=1e-3)
     mu = np.random.default_rng(0).uniform(0.5, 1.5, forms.num_edges)
@@ -211,7 +214,7 @@ def test_spread_matrices_are_those_in_memory(mesh, workload, policy):
 
 
 def test_a_move_that_leaves_the_cone_has_infinite_error(mesh):
-    problem = as_problem("identity:6", "threshold:6:2")
+    problem = inputs.problem("identity:6", "threshold:6:2")
     kernel = gaussian.on_devices(problem, mesh, gap=1e-3)
     e = problem.policy.num_edges
     point = kernel.at(np.full(e, 1 / e))
@@ -229,7 +232,7 @@ def test_hopeless_conditioning_is_gathered_and_said(mesh):
 
 
 def test_the_search_on_devices_never_claims_more_than_is_true(mesh):
-    problem = as_problem("all-range:24", "threshold:24:2")
+    problem = inputs.problem("all-range:24", "threshold:24:2")
     kernel = gaussian.on_devices(problem, mesh, gap=1e-6)
     found = search(gaussian.steps(problem, gap=1e-6, kernel=kernel), gap=1e-6, max_iterations=100)
     exact = search(gaussian.steps(problem, gap=1e-9), gap=1e-9, max_iterations=400)
@@ -241,12 +244,18 @@ def test_the_spread_loss_is_the_loss(mesh):
     rng = np.random.default_rng(0)
     V = spd(21, 1e2, rng)
     rows = rng.uniform(size=(4, 21))
+    spread, expected = (p_identity_loss(V, 4, mesh) for mesh in (mesh, None))
     with jax.enable_x64(True):
-        constants = spread_losses.gram_on(mesh, V)
-        value, slope = jax.jit(jax.value_and_grad(spread_losses.p_identity(mesh)))(rows, *constants)
-        expected, slope_expected = jax.jit(jax.value_and_grad(losses.p_identity))(rows, V)
-    assert float(value) == pytest.approx(float(expected), rel=1e-13)
+        value, slope = jax.jit(jax.value_and_grad(spread))(rows)
+        value_expected, slope_expected = jax.jit(jax.value_and_grad(expected))(rows)
+    assert float(value) == pytest.approx(float(value_expected), rel=1e-13)
     np.testing.assert_allclose(slope, slope_expected, rtol=1e-10, atol=1e-13)
+
+
+def p_identity_loss(V, rows, mesh):
+    with jax.enable_x64(True):
+        gram = DenseGram(jax.numpy.asarray(V)) if mesh is None else spread_gram(V, mesh)
+        return total_of(gram).of(PIdentity(rows, len(V)))
 
 
 @pytest.mark.slow
@@ -255,12 +264,10 @@ def test_the_spread_loss_descends_on_a_device_too(mesh):
     rng = np.random.default_rng(0)
     V = spd(16, 1e2, rng)
     rows = rng.uniform(size=(2, 16))
-    with jax.enable_x64(True):
-        constants = spread_losses.gram_on(mesh, V)
-        start = float(jax.jit(losses.p_identity)(rows, V))
-        value, found = _minimise_on_device(spread_losses.p_identity(mesh), rows, constants, 30)
-        assert float(jax.jit(losses.p_identity)(found, V)) == pytest.approx(value, rel=1e-12)
-    assert value < start
+    loss = p_identity_loss(V, 2, None)
+    found = minimise(p_identity_loss(V, 2, mesh), rows, steps=30, method=optax.lbfgs(memory_size=15))
+    assert float(loss(found.parameters)) == pytest.approx(found.value, rel=1e-12)
+    assert found.value < float(loss(rows))
 
 
 def test_the_page_on_clusters_says_what_the_script_computes():

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import hdmm_bf as bf
-from hdmm_bf.fit.inputs import as_problem
 from hdmm_bf.parallel import workers as module
 from hdmm_bf.parallel.workers import default_workers, side_by_side
+from hdmm_bf.problem import inputs
 from hdmm_bf.strategies.laplace import portfolio
 
 ROOT = Path(__file__).parents[2]
@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def problem():
-    return as_problem("all-range:32", "unbounded:32")
+    return inputs.problem("all-range:32", "unbounded:32")
 
 
 @pytest.fixture(scope="module")
 def floor(problem):
-    return min(portfolio.floors(problem, portfolio.Table(), "L1"), key=lambda draft: draft.error)
+    return min(portfolio.Floors(problem, portfolio.Table(), "L1"), key=lambda draft: draft.error)
 
 
 def drafts(problem, floor, seed, steps):
@@ -32,7 +32,7 @@ def drafts(problem, floor, seed, steps):
 
 
 def job(problem, floor, seed):
-    return portfolio.job(problem, seed=seed, family=None, best=floor)
+    return portfolio.job(problem, seed=seed, family=None, best=floor, effort="normal")
 
 
 def test_in_turn_the_sequence_is_ones_own_and_the_better_ones_of_others(problem, floor):

@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from hdmm_bf import policy, workload
+from hdmm_bf.problem import sensitivity as sensitivities
 from hdmm_bf.problem.sensitivity import edge_norms, sensitivity
 from hdmm_bf.problem.transform import Problem
 from tests.support import instances, oracles
@@ -43,7 +44,7 @@ def test_implicit_matrices_have_the_sensitivity_of_their_rows(spec):
 
 
 def test_blocks_of_edges_leave_none_out(monkeypatch):
-    monkeypatch.setattr("hdmm_bf.problem.sensitivity._CHUNK_ENTRIES", 10)
+    monkeypatch.setattr(sensitivities, "_CHUNK_ENTRIES", 10)
     p = policy.bounded(7)
     W = np.random.default_rng(0).normal(size=(3, 7))
     expected = [np.abs(W[:, u] - W[:, v]).sum() for u, v in p.edges]

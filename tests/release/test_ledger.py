@@ -30,7 +30,10 @@ def test_ten_tenths_fit_into_one_and_an_eleventh_does_not(path):
     for _ in range(10):
         pay(ledger, 0.1)
     refused(lambda: pay(ledger, 1e-300), "10 releases before", "total of epsilon = 1.0")
-    assert sum([0.1] * 10) != 1.0, "floating point would not have known"
+    plain = 0.0
+    for _ in range(10):
+        plain += 0.1  # `sum` compensates from Python 3.12 on
+    assert plain != 1.0, "floating point would not have known"
     assert len(ledger.entries()) == 10
 
 

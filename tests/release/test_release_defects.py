@@ -19,16 +19,6 @@ from tests.support.fits import shipped
 COUNT = 987654321
 
 
-@pytest.fixture(scope="module")
-def laplace():
-    return bf.fit("all-range:4", "line:4", noise="laplace", max_steps=1)
-
-
-@pytest.fixture(scope="module")
-def gaussian():
-    return bf.fit("all-range:4", "threshold:4:2")
-
-
 class Patience:
     """Passes calls on, and ends the test after too many."""
 

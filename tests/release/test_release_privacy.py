@@ -38,7 +38,7 @@ RNG = np.random.default_rng(11)
 
 def floor_fits(problem):
     """The paper's and the classical mechanisms, each shipped."""
-    drafts = portfolio.floors(problem, portfolio.Table(), "L1")
+    drafts = portfolio.Floors(problem, portfolio.Table(), "L1")
     return [shipped(problem, from_draft(problem, found)) for found in drafts]
 
 

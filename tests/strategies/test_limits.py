@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 import hdmm_bf as bf
-from hdmm_bf.fit import cells, reserve
-from hdmm_bf.fit.inputs import as_problem
+from hdmm_bf.fit import cells, memory, reserve
 from hdmm_bf.fit.options import FitOptions
-from hdmm_bf.objectives.minimise import descend, minimise
+from hdmm_bf.objectives.descent import descend, minimise
+from hdmm_bf.problem import inputs
 from hdmm_bf.problem.product import as_product
 from hdmm_bf.strategies import Progress, limits, search
+from hdmm_bf.strategies.drafts import draft
 from hdmm_bf.strategies.gaussian import bases
-from hdmm_bf.strategies.laplace import portfolio
+from hdmm_bf.strategies.laplace import p_identity, portfolio
 
 
 class Turned:
@@ -90,26 +91,34 @@ def test_a_descent_ends_at_the_limit_and_does_not_begin_after_it(clock):
         return float(flat @ (flat * np.arange(1, 51))), 2 * flat * np.arange(1, 51)
 
     with limits.limited(6.0):
-        value, _ = descend(bowl, np.ones(50), max_iterations=100)
+        value = descend(bowl, np.ones(50), steps=100).value
         assert 5 <= len(seen) <= 10
         assert value < 1275
-        loss, unmoved = minimise(lambda roots: 0.0, np.ones(3), max_iterations=5)
-    assert loss == math.inf
-    np.testing.assert_array_equal(unmoved, np.ones(3))
+        unmoved = minimise(lambda roots: 0.0, np.ones(3), steps=5)
+    assert (unmoved.value, unmoved.steps, unmoved.converged) == (math.inf, 0, False)
+    np.testing.assert_array_equal(unmoved.parameters, np.ones(3))
+
+
+def computed(floors):
+    """The first, whatever the time, then the others while there is time."""
+    drafts = [floors.first(), *floors]
+    assert floors.drafts == drafts
+    assert floors.next() is None
+    return drafts
 
 
 def test_floors_that_do_not_fit_the_limit_are_left_out_and_those_reached_are_no_better(clock):
-    problem = as_problem("all-range:16", "threshold:16:2")
+    problem = inputs.problem("all-range:16", "threshold:16:2")
     every = portfolio.Table()
-    drafts = list(portfolio.floors(problem, every, "L1"))
+    drafts = computed(portfolio.Floors(problem, every, "L1"))
     clock.tick = 0.1
     with limits.limited(clock.time + 0.35):
         table = portfolio.Table()
-        some = list(portfolio.floors(problem, table, "L1"))
+        some = computed(portfolio.Floors(problem, table, "L1"))
     assert 1 <= len(some) < len(drafts)
     assert table.errors.items() < every.errors.items()
     with limits.limited(clock.time - 1):
-        assert len(list(portfolio.floors(problem, portfolio.Table(), "L1"))) == 1
+        assert len(computed(portfolio.Floors(problem, portfolio.Table(), "L1"))) == 1
 
 
 @pytest.mark.parametrize("policy", ["threshold:10:2", "unbounded:10", "bounded:10"])
@@ -117,7 +126,7 @@ def test_a_limited_fit_is_no_worse_than_the_floors_it_lists(policy, clock):
     """Quotes fit: Laplace fits are never worse than any of the paper's and the classical mechanisms in `reached`."""
     clock.tick = 1e-3
     for limit in (0.01, 0.3, 3.0):
-        made = bf.fit("all-range:10", policy, noise="laplace", max_seconds=limit, workers=1)
+        made = bf.fit("all-range:10", policy, noise="laplace", max_seconds=limit, workers=1, effort="thorough")
         assert made.status == "time limit"
         assert made.reached
         assert made.unit_error <= min(made.reached.values()) * (1 + 1e-6)
@@ -143,14 +152,17 @@ def test_the_search_leaves_the_predicted_time_of_the_certificate_over():
 
 def test_the_predicted_time_of_a_certificate_grows_with_the_cube_of_its_matrix(monkeypatch):
     monkeypatch.setattr(reserve, "pace", lambda: 1e-9)
-    small, large = (as_problem(f"prefix:{n}", f"line:{n}") for n in (400, 800))
+    small, large = (inputs.problem(f"prefix:{n}", f"line:{n}") for n in (400, 800))
     ratio = (reserve.dense_seconds(large, "gaussian") - 0.15) / (reserve.dense_seconds(small, "gaussian") - 0.15)
     assert ratio == pytest.approx(8, rel=0.02)
-    assert reserve.dense_seconds(small, "laplace") > reserve.dense_seconds(small, "gaussian")
+    assert reserve.dense_seconds(small, "laplace") == reserve.dense_seconds(small, "gaussian"), "sums along the tree"
+    grid = inputs.problem("prefix:400", "threshold:400:2")
+    assert reserve.dense_seconds(grid, "laplace") > reserve.dense_seconds(grid, "gaussian")
 
 
 def test_cells_are_not_written_out_when_their_certificate_takes_longer_than_the_limit(monkeypatch):
     """The certificate of 1225 cells is said to take a minute: factors, whose certificate is quick, are searched."""
+    monkeypatch.setitem(memory.DENSE_CELLS, "laplace", 1100)
     monkeypatch.setattr(cells, "dense_seconds", lambda *_: 60.0)
     quick = bf.fit("all-range:35x35", "unbounded:35x35", noise="laplace", max_seconds=1.0)
     assert quick.family == "kronecker"
@@ -178,7 +190,7 @@ def test_a_search_that_a_limit_stopped_says_so(workload, policy, options, limit,
 
 
 def test_a_coarse_level_that_ran_out_of_time_is_told(clock):
-    product = as_product(as_problem("all-range:120x120", "threshold:120x120:1"))
+    product = as_product(inputs.problem("all-range:120x120", "threshold:120x120:1"))
     clock.tick = 1e-3
     short = []
     list(itertools.islice(bases.steps(product, bound=0.0, max_seconds=0.05, out_of_time=short), 2))
@@ -216,3 +228,13 @@ def test_a_fit_is_done_within_a_tenth_of_its_limit(workload, policy, noise, seco
     started = time.perf_counter()
     bf.fit(workload, policy, noise=noise, max_seconds=seconds)
     assert time.perf_counter() - started <= seconds + max(1.0, 0.1 * seconds)
+
+
+def test_a_polish_that_begins_after_the_limit_returns_its_start():
+    """At a time limit the descent ends where it is: nothing is lost, in float64."""
+    problem = bf.problem("all-range:6", "unbounded:6")
+    start = draft(problem, "edge", np.eye(6), norm="L1", origin="identity")
+    with limits.limited(0.0):
+        polished = p_identity.free_polish(problem, start)
+    assert polished.matrix.dtype == np.float64
+    assert polished.error == start.error

@@ -49,18 +49,18 @@ def fitted(names, devices, **mesh):
 
 def looked_into(devices):
     """Return what the kernel of the first problem holds and how it was compiled."""
-    from hdmm_bf.fit.inputs import as_problem
     from hdmm_bf.parallel import devices as dv
-    from hdmm_bf.parallel import losses
+    from hdmm_bf.parallel.grams import spread_gram
+    from hdmm_bf.problem import inputs
     from hdmm_bf.strategies.gaussian import dense as gaussian
 
     mesh = dv.as_mesh(devices, None)
-    matrices = gaussian.on_devices(as_problem("all-range:64", "threshold:64:4"), mesh, gap=1e-3).matrices
+    matrices = gaussian.on_devices(inputs.problem("all-range:64", "threshold:64:4"), mesh, gap=1e-3).matrices
     point = matrices.at(np.full(matrices.forms.num_edges, 1 / matrices.forms.num_edges))
     held = [*matrices.constants, point.X, point.L, point.root, point.inverse]
     sizes = [[shard.data.nbytes for shard in array.addressable_shards] for array in held]
     compiled = matrices.compiled()
-    _, V = losses.gram_on(mesh, np.eye(64))
+    V = spread_gram(np.eye(64), mesh).in_rows_
     return {
         f"{devices} edge shards": np.array([shard.data.nbytes for shard in V.addressable_shards]),
         f"{devices} shards": np.array(sizes),

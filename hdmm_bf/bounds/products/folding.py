@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float64
 
+from hdmm_bf._linalg import NOTHING
 from hdmm_bf._types import EdgeArray, RealMatrix
 from hdmm_bf.policy import BOTTOM
-
-_SYMMETRY = 1e-13
 
 
 def folds(n: int, *, symmetric: bool) -> list[RealMatrix]:
@@ -28,7 +27,7 @@ def folds(n: int, *, symmetric: bool) -> list[RealMatrix]:
 def is_reflected(V: Float64[np.ndarray, "n n"], edges: EdgeArray) -> bool:
     """Whether a Gram matrix and a policy stay the same when the values are read backwards."""
     n = len(V)
-    if n < 2 or np.abs(V - V[::-1, ::-1]).max() > _SYMMETRY * np.abs(V).max():
+    if n < 2 or np.abs(V - V[::-1, ::-1]).max() > NOTHING * np.abs(V).max():
         return False
     return {tuple(e) for e in ordered(edges).tolist()} == {tuple(e) for e in ordered(mirrored(edges, n)).tolist()}
 

@@ -18,14 +18,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hdmm_bf._linalg import ROUNDING
 from hdmm_bf._types import EdgeArray, RealVector
 from hdmm_bf.matrix import Identity, Matrix, Ones
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.workload.ranges import AllRange, Prefix
-
-_INVARIANCE = 1e-12
-"""Entries of a Gram matrix that differ by less than this share of the largest count as equal."""
 
 _MOST_SETS = 100_000
 
@@ -47,7 +45,7 @@ def gram_eigenvalues(factor: Matrix) -> Eigenvalues | None:
     V = factor.gram()
     b = float(V[0, 1]) if n > 1 else 0.0
     a = float(V[0, 0]) - b
-    same = np.abs(V - (a * np.eye(n) + b)).max() <= _INVARIANCE * np.abs(V).max()
+    same = np.abs(V - (a * np.eye(n) + b)).max() <= ROUNDING * np.abs(V).max()
     return Eigenvalues(a, a + n * b) if same else None
 
 

@@ -21,15 +21,13 @@ import numpy as np
 from jaxtyping import Float64
 
 from hdmm_bf import _linalg as la
+from hdmm_bf._linalg import ROUNDING
 from hdmm_bf._types import RealMatrix, RealVector
 from hdmm_bf.bounds.products.invariant import SeenSet, has_star, inner, is_even, is_invariant_policy, seen_sets
 from hdmm_bf.matrix import Incidence
 from hdmm_bf.problem.product import ProductProblem
 
 _MOST_COLUMNS = 4_000_000
-_ROUNDING = 1e-12
-"""Share by which sums of positive numbers are rounded down: far more than they can be wrong by."""
-
 _BARRIERS = tuple(10.0**-k for k in range(1, 13))
 _NEWTON_STEPS = 30
 
@@ -109,7 +107,7 @@ def typed_bound(types: Types, weights: Float64[np.ndarray, " t"]) -> float:
     if types.sizes.size == 0 or not total > 0:
         return 0.0
     f = float(np.sqrt(types.sizes * (mu / total @ types.pulls)).sum())
-    return f * f * (1 - _ROUNDING)
+    return f * f * (1 - ROUNDING)
 
 
 def best_weights(types: Types) -> RealVector:

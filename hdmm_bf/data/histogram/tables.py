@@ -103,6 +103,9 @@ def _from_frame(source: object) -> Table:
         wanted = {f"r{i}": reading.column for i, reading in enumerate(made)} | (
             {} if weights is None else {"w": weights}
         )
+        if frame.implementation.is_duckdb():  # names are quoted here: not every narwhals can
+            parts = ", ".join(f"{_name(old)} AS {new}" for new, old in wanted.items())
+            return nw.from_native(nw.to_native(frame).project(parts))
         if frame.implementation.is_spark_like():  # reads a.b as field b of a: columns are renamed by their position
             plain = nw.from_native(nw.to_native(frame).toDF(*(f"c{j}" for j in range(len(names)))))
             return plain.select(**{new: nw.col(f"c{names.index(old)}") for new, old in wanted.items()})
@@ -164,6 +167,11 @@ def _typed(field: str, reading: Reading) -> str:
 def _whole(field: str) -> str:
     """A whole number in digits as BIGINT; null for all else, which DuckDB's own cast would round."""
     return f"CASE WHEN regexp_full_match(trim({field}), {_WHOLE}) THEN try_cast({field} AS BIGINT) END"
+
+
+def _name(column: str) -> str:
+    """Write the name of a column as SQL."""
+    return '"' + column.replace('"', '""') + '"'
 
 
 def _path(file: Path) -> str:

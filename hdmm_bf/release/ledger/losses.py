@@ -11,13 +11,13 @@ from typing import Any, Literal, TypeAlias, final
 import numpy as np
 
 from hdmm_bf._checks import fail
+from hdmm_bf._linalg import ROUNDING
 from hdmm_bf._types import Noise
 from hdmm_bf.release.privacy import zcdp_delta, zcdp_epsilon
 
 Cost: TypeAlias = Noise | Literal["public"]
 """What a release cost: the loss of its noise, or nothing because every answer is public under the policy."""
 
-_ROUNDING = 1e-12
 _SMALLEST_RHO, _LARGEST_RHO = 1e-300, 10**6
 """Losses that are converted from zCDP; smaller ones are rounded up, larger ones are only added plainly."""
 
@@ -140,8 +140,8 @@ class _Sums:
             return True
         if room == 0 or self.rho > _LARGEST_RHO:
             return False
-        rho = max(float(self.rho) * (1 + _ROUNDING), _SMALLEST_RHO)
-        return zcdp_delta(rho, min(float(limit), _LARGEST_RHO)) * (1 + _ROUNDING) <= room
+        rho = max(float(self.rho) * (1 + ROUNDING), _SMALLEST_RHO)
+        return zcdp_delta(rho, min(float(limit), _LARGEST_RHO)) * (1 + ROUNDING) <= room
 
 
 def within(total: Total, entries: list[Entry]) -> bool:

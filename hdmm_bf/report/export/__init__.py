@@ -1,7 +1,16 @@
 """Exporting: strategies, reconstructions and releases as files for other software."""
 
 from hdmm_bf.report.export.files import check_apart, check_target, write_file
-from hdmm_bf.report.export.matrices import write_matrix
+from hdmm_bf.report.export.matrices import FORMATS, write_matrix
 from hdmm_bf.report.export.releases import SUFFIXES, write_answers, write_estimate
 
-__all__ = ["SUFFIXES", "check_apart", "check_target", "write_answers", "write_estimate", "write_file", "write_matrix"]
+__all__ = [
+    "FORMATS",
+    "SUFFIXES",
+    "check_apart",
+    "check_target",
+    "write_answers",
+    "write_estimate",
+    "write_file",
+    "write_matrix",
+]

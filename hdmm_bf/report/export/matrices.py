@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from functools import singledispatch
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
-from hdmm_bf._checks import fail
+from hdmm_bf._checks import fail, nearest
 from hdmm_bf._types import RealMatrix
 from hdmm_bf.fit import Fit
 from hdmm_bf.problem.product import product_view
 from hdmm_bf.report.export.files import parquet_bytes, write_file
 from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy
 
-Format: TypeAlias = Literal["npz", "csv", "mtx", "parquet", "json"]
 What: TypeAlias = Literal["strategy", "reconstruction"]
 
 _DIGITS = 17
 """Significant digits that bring every float64 back exactly."""
 
 
-def write_matrix(made: Fit, path: str | Path, *, kind: Format, what: What = "strategy", dense: bool = False) -> Path:
+def write_matrix(made: Fit, path: str | Path, *, kind: str, what: What = "strategy", dense: bool = False) -> Path:
     """Write the strategy matrix, or W A^+, in the given format.
 
     Implicit strategies are written by their factors, in npz or json; with `dense`, as the matrix they stand for.
@@ -34,7 +34,10 @@ def write_matrix(made: Fit, path: str | Path, *, kind: Format, what: What = "str
     Guarantees:
         Every format brings back the same numbers, bit by bit.
     """
-    return write_file(path, _BYTES[kind](*_written(made.strategy, made, kind=kind, what=what, dense=dense)))
+    form = FORMATS.get(kind)
+    if form is None:
+        raise fail("export", f"format={kind!r}", "is unknown", nearest(kind, FORMATS))
+    return write_file(path, form.encode(*_written(made.strategy, made, kind=kind, what=what, dense=dense)))
 
 
 Written: TypeAlias = tuple[RealMatrix, dict[str, Any]]
@@ -42,18 +45,18 @@ Written: TypeAlias = tuple[RealMatrix, dict[str, Any]]
 
 
 @singledispatch
-def _written(strategy: Any, made: Fit, *, kind: Format, what: What, dense: bool) -> Written:
+def _written(strategy: Any, made: Fit, *, kind: str, what: What, dense: bool) -> Written:
     raise TypeError(f"no export of {type(strategy).__name__}")
 
 
 @_written.register
-def _(strategy: MatrixStrategy, made: Fit, *, kind: Format, what: What, dense: bool) -> Written:
+def _(strategy: MatrixStrategy, made: Fit, *, kind: str, what: What, dense: bool) -> Written:
     matrix = strategy.matrix() if what == "strategy" else made.reconstruction()
     return matrix, _record(made, matrix, strategy.kind, what)
 
 
 @_written.register
-def _(strategy: ProductStrategy, made: Fit, *, kind: Format, what: What, dense: bool) -> Written:
+def _(strategy: ProductStrategy, made: Fit, *, kind: str, what: What, dense: bool) -> Written:
     """Factors and precisions of every block, or the matrix they stand for."""
     if what != "strategy":
         advice = "Ask for the answers of a release instead."
@@ -61,8 +64,8 @@ def _(strategy: ProductStrategy, made: Fit, *, kind: Format, what: What, dense: 
     if dense:
         matrix = strategy.matrix()
         return matrix, _record(made, matrix, "vertex", what)
-    if kind not in ("npz", "json"):
-        advice = "Use npz or json, or --dense for the matrix."
+    if not FORMATS[kind].whole:
+        advice = f"Use {' or '.join(name for name, form in FORMATS.items() if form.whole)}, or --dense for the matrix."
         raise fail("export", f"format={kind!r}", "cannot hold the factors of an implicit strategy", advice)
     record: dict[str, Any] = {"kind": strategy.kind, "sensitivity": made.certificate.sensitivity}
     record["blocks"] = len(strategy.blocks)
@@ -110,4 +113,23 @@ def _parquet(matrix: RealMatrix, record: dict[str, Any]) -> bytes:
     return parquet_bytes({f"c{j}": column for j, column in enumerate(matrix.T)})
 
 
-_BYTES = {"npz": _npz, "csv": _csv, "mtx": _mtx, "parquet": _parquet, "json": _json}
+class Format(NamedTuple):
+    """A format of files.
+
+    Attributes:
+        encode: from the matrix and the whole record to the bytes of the file.
+        whole: whether the file holds the whole record, and not the matrix alone.
+    """
+
+    encode: Callable[[RealMatrix, dict[str, Any]], bytes]
+    whole: bool = False
+
+
+FORMATS = {
+    "npz": Format(_npz, whole=True),
+    "csv": Format(_csv),
+    "mtx": Format(_mtx),
+    "parquet": Format(_parquet),
+    "json": Format(_json, whole=True),
+}
+"""By name: what `export` can write. An entry here is all that another format needs."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from hdmm_bf._checks import fail
 from hdmm_bf._display import percent
+from hdmm_bf._linalg import AGREEMENT, BOUND_ROUNDING
 from hdmm_bf._types import AnyArray, IndexArray, RealVector
 from hdmm_bf.fit import Fit
 from hdmm_bf.matrix import Kronecker, Matrix
@@ -29,9 +30,6 @@ _SAMPLE, _LEAST_SAMPLE, _SAMPLE_WORK = 60_000, 1000, 2e10
 
 _ALL_AT_ONCE = 1_000_000
 _MOST_GROUPS = 120
-_ROUNDING = 1e-7
-"""Standard deviations below this share of the largest are zero but for rounding."""
-
 _WIDE = 15.0
 """Ratio of largest to smallest from which a logarithmic scale is used."""
 
@@ -64,7 +62,7 @@ def error_per_query(
         ours = fit.per_query_stddev(queries=None, **privacy)[chosen]
     else:
         ours = fit.per_query_stddev(**privacy, queries=chosen.tolist())
-    ours = np.where(ours > _ROUNDING * ours.max(initial=0.0), ours, 0.0)
+    ours = np.where(ours > BOUND_ROUNDING * ours.max(initial=0.0), ours, 0.0)
     sizes = query_sizes(fit.problem.workload.matrix, chosen)
     with canvas.style():
         figure = _error_figure(fit, epsilon, delta, chosen.size)
@@ -133,7 +131,7 @@ def _errors(axis: Any, place: AnyArray, ours: RealVector, others: Mapping[str, R
     low, high = np.full(centre.size, np.inf), np.zeros(centre.size)
     np.minimum.at(low, group, ours)
     np.maximum.at(high, group, ours)
-    if np.any(high > low * (1 + 1e-9)):
+    if np.any(high > low * (1 + AGREEMENT)):
         axis.fill_between(centre, low, high, color=canvas.BLUE, alpha=0.25, linewidth=0, label="this strategy, range")
     mark = {"marker": "o", "markersize": 3.5} if centre.size <= 40 else {}
     name = "this strategy, mean"

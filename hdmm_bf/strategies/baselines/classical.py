@@ -12,29 +12,35 @@ from collections.abc import Iterator
 from functools import reduce
 
 import numpy as np
-from scipy.optimize import OptimizeResult, minimize
 
-from hdmm_bf._types import Norm, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf import _linalg as la
+from hdmm_bf._types import Norm, RealMatrix
 from hdmm_bf.objectives import limits
+from hdmm_bf.objectives.descent import minimise
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies.drafts import Draft, draft, edge_columns
+from hdmm_bf.strategies.drafts import Draft, draft
+
+WEIGHTED = ", weights optimised"
+
+_SMOOTHING, _STEPS = (1e-9, 200.0), 40
+"""Of the sensitivity while weights are chosen, nearly the largest; and steps of the descent."""
 
 _LARGEST_ROWS = 20000
 """Hierarchies with more rows than this are left out: Kronecker products grow fast."""
 
 
 def floors(problem: Problem, norm: Norm) -> Iterator[Draft]:
-    """Yield every classical mechanism that fits the domain."""
+    """Yield every classical mechanism that fits the domain; those with optimised weights last."""
     sizes = problem.policy.domain.sizes
     yield _vertex(problem, np.eye(problem.policy.num_cells), norm, "identity")
     yield _vertex(problem, _product([haar(s) for s in sizes]), norm, "wavelet (Privelet)")
-    for name, branching in _branchings(max(sizes)):
-        levels = [hierarchy(s, branching) for s in sizes]
-        if math.prod(sum(len(level) for level in axis) for axis in levels) > _LARGEST_ROWS:
-            continue
-        yield _vertex(problem, _product([np.vstack(axis) for axis in levels]), norm, name)
+    hierarchies = [(name, [hierarchy(s, branching) for s in sizes]) for name, branching in _branchings(max(sizes))]
+    small = [(name, axes) for name, axes in hierarchies if math.prod(sum(map(len, a)) for a in axes) <= _LARGEST_ROWS]
+    for name, axes in small:
+        yield _vertex(problem, _product([np.vstack(axis) for axis in axes]), norm, name)
+    for name, axes in small:
         if not limits.ending():
-            yield _weighted(problem, levels, norm, f"{name}, weights optimised")
+            yield _weighted(problem, axes, norm, f"{name}{WEIGHTED}")
 
 
 def _branchings(size: int) -> list[tuple[str, int]]:
@@ -86,58 +92,15 @@ def hierarchy(size: int, branching: int) -> list[RealMatrix]:
         width *= branching
 
 
+@la.in_float64
 def _weighted(problem: Problem, levels: list[list[RealMatrix]], norm: Norm, origin: str) -> Draft:
-    """Choose one weight a level (and attribute) for least error under the policy, by a derivative-free search.
+    """Choose one weight per level (and attribute) for least error under the policy, by descent from equal ones."""
+    from hdmm_bf.objectives.measures import total
+    from hdmm_bf.objectives.parametrisations import LevelWeights
 
-    A search that a limit cuts short is no floor: its error is infinite.
-    """
-    axes = [np.concatenate([np.full(len(level), i) for i, level in enumerate(axis)]) for axis in levels]
-    counts = [len(axis) for axis in levels]
-    stacked = [np.vstack(axis) for axis in levels]
-    full = problem.grounding.columns(_product(stacked))
-    totals = _public_totals(problem)
-    magnitudes = np.abs(edge_columns(problem, full)) ** (1 if norm == "L1" else 2)
-
-    def scales(logs: RealVector) -> list[RealVector]:
-        parts = np.split(np.exp(np.clip(logs - logs.max(), -8.0, 0.0)), np.cumsum(counts)[:-1])
-        return [part[axis] for part, axis in zip(parts, axes, strict=True)]
-
-    def loss(logs: RealVector) -> float:
-        by_axis = scales(logs)
-        weights = reduce(np.kron, by_axis)
-        Y = reduce(np.kron, [_gram_inverse(R * w[:, None]) for R, w in zip(stacked, by_axis, strict=True)])
-        error = grounded_trace(Y, problem.workload.gram, totals)
-        largest = (weights @ magnitudes).max() ** 2 if norm == "L1" else (weights**2 @ magnitudes).max()
-        return math.log(float(largest)) + (math.log(error) if 0 < error < math.inf else 1e3)
-
-    def watch(intermediate_result: OptimizeResult) -> None:
-        if limits.ending():
-            raise StopIteration
-
-    start = np.zeros(sum(counts))
-    options = {"maxfev": 60 * start.size, "fatol": 1e-7}
-    found = minimize(loss, start, method="Nelder-Mead", options=options, callback=watch)
-    if limits.ending():
-        return Draft("vertex", full, origin, math.inf)
-    weights = reduce(np.kron, scales(found.x))
-    return draft(problem, "vertex", full * weights[:, None], norm=norm, origin=origin)
-
-
-def _public_totals(problem: Problem) -> RealMatrix:
-    """Return one row a public total: 1 on the cells of its component."""
-    grounding = problem.grounding
-    return np.asarray(grounding.group == np.arange(grounding.given_up.size)[:, None], dtype=np.float64)
-
-
-def _gram_inverse(A: RealMatrix) -> SquareMatrix:
-    return np.asarray(np.linalg.inv(A.T @ A))
-
-
-def grounded_trace(Y: SquareMatrix, V: SquareMatrix, totals: RealMatrix) -> float:
-    """Return tr(V (A^T A)^-1) after grounding from Y = (A^T A)^-1 and V = W^T W over all cells.
-
-    Grounding conditions on the public totals C x: Y becomes Y - Y C^T (C Y C^T)^-1 C Y. No factorisation of the size
-    of the domain is needed, and Y is a Kronecker product where A is.
-    """
-    half = totals @ Y
-    return float(np.vdot(V, Y) - np.vdot(np.linalg.solve(half @ totals.T, half), half @ V))
+    axes = [np.repeat(np.arange(len(axis)), [len(level) for level in axis]) for axis in levels]
+    full = problem.grounding.columns(_product([np.vstack(axis) for axis in levels]))
+    weighted = LevelWeights.of(full, axes)
+    loss = total(problem, norm=norm, smoothing=_SMOOTHING, log=True).of(weighted)
+    found = minimise(loss, weighted.init(), steps=_STEPS, tolerance=1e-7).parameters
+    return draft(problem, "vertex", np.asarray(weighted.strategy(found).dense()), norm=norm, origin=origin)

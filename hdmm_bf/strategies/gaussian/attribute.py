@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from jaxtyping import Float64
 
 from hdmm_bf import _linalg as la
+from hdmm_bf._linalg import EPS
 from hdmm_bf._types import EdgeArray, IndexArray, RealMatrix, RealVector, SparseMatrix, SquareMatrix
 from hdmm_bf.bounds.products.folding import folds, is_reflected, mirrored, ordered
 from hdmm_bf.matrix import Incidence
@@ -36,7 +37,7 @@ class Attribute:
         self.folds = folds(n, symmetric=fold)
         self.grams = [[U.T @ V @ U for V in grams] for U in self.folds]
         self.roots = [[_root(V) for V in own] for own in self.grams]
-        self.noise = (n * np.finfo(np.float64).eps) ** 2 * np.array([float(np.trace(V)) for V in grams])  # of |R t|^2
+        self.noise = (n * EPS) ** 2 * np.array([float(np.trace(V)) for V in grams])  # of |R t|^2
         self.sizes = [U.shape[1] for U in self.folds]
         self.pinned = [(pinned @ self.folds[0]).T, *(np.zeros((s, 0)) for s in self.sizes[1:])]
         self.cells = np.arange(n - n // 2) if fold else np.arange(n)

@@ -23,7 +23,7 @@ from hdmm_bf.bounds.products.invariant import gram_eigenvalues, unique_factors
 from hdmm_bf.bounds.products.publicity import has_public_totals, indicators
 from hdmm_bf.bounds.products.resizing import resized, resized_edges
 from hdmm_bf.objectives import limits
-from hdmm_bf.objectives.minimise import descend
+from hdmm_bf.objectives.descent import descend
 from hdmm_bf.problem.product import ProductProblem, Term
 from hdmm_bf.strategies.gaussian.attribute import Attribute, Blocks
 from hdmm_bf.strategies.gaussian.family import Bases, Member
@@ -158,13 +158,13 @@ def _improve(family: Bases, flat: np.ndarray, schedule: Schedule, until: float) 
         if limits.now() > until or limits.ending():
             return
         with limits.limited(until), la.threads_for(1 if max(family.shape) < _LARGE_SIDE else max(family.shape) ** 2):
-            _, both = descend(
+            both = descend(
                 partial(family.loss, power=power),
                 both,
-                max_iterations=iterations,
+                steps=iterations,
                 tolerance=1e-14,
                 memory=schedule.memory,
-            )
+            ).parameters
             solved = family.best_precisions(both[: family.num_free], mu, gap=schedule.gap, steps=schedule.steps)
             mu = solved.mu
             best = min(best, solved, _as_found(family, both, mu), key=lambda member: member.error)

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float64
 
 from hdmm_bf._types import IndexArray, RealMatrix, RealVector
 from hdmm_bf.matrix import apply_factors
-from hdmm_bf.objectives.minimise import HOPELESS
+from hdmm_bf.objectives.descent import HOPELESS
 from hdmm_bf.strategies.gaussian.ascent import Point, ascent
 from hdmm_bf.strategies.gaussian.attribute import Attribute, Blocks
 from hdmm_bf.strategies.search import search

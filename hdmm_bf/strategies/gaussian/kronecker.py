@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from hdmm_bf import _linalg as la
+from hdmm_bf._linalg import NOTHING
 from hdmm_bf._types import RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.bounds.dense import is_public
 from hdmm_bf.bounds.products import product_svd_bound
@@ -35,7 +36,6 @@ from hdmm_bf.strategies.search import Callback, Outcome, Status, TracePoint, sea
 from hdmm_bf.workload import Workload
 
 _MAX_STEPS = 2000
-_NEGLIGIBLE = 1e-13
 WHY = "one product of queries and edges on one attribute only: the product of the attributes' optima is the optimum"
 
 
@@ -120,7 +120,7 @@ def _rows(problem: Problem, X: SquareMatrix) -> RealMatrix:
     """Return B with B^T B = X / max d over all cells, orthogonal to the indicators of public components."""
     full = la.symmetric(X)
     values, U = la.eigen(full / edge_forms(problem.P).distances(full).max())
-    kept = values > _NEGLIGIBLE * len(values) * values[-1]
+    kept = values > NOTHING * len(values) * values[-1]
     rows = problem.grounding.inject((U[:, kept] * np.sqrt(values[kept])).T)
     C = indicators(problem.policy.edges, problem.policy.num_cells)
     return np.asarray(rows - (rows @ C.T / C.sum(axis=1)) @ C)

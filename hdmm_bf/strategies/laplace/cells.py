@@ -13,19 +13,23 @@ import itertools
 import math
 from collections.abc import Iterator
 from functools import reduce
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from hdmm_bf._types import AnyArray, RealMatrix, SquareMatrix
+from hdmm_bf import _linalg as la
+from hdmm_bf._types import RealMatrix, SquareMatrix
 from hdmm_bf.matrix import apply_factors
-from hdmm_bf.objectives.minimise import minimise
+from hdmm_bf.objectives.descent import minimise, padded
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import ProductProblem
-from hdmm_bf.strategies.laplace import cell_budgets as budget
+from hdmm_bf.strategies.laplace import clusters as grouping
 from hdmm_bf.strategies.registry import Family
 from hdmm_bf.strategies.search import Callback, Progress, Status, search
+
+if TYPE_CHECKING:
+    from hdmm_bf.objectives.measures import Total
 
 NAME = "p-identity on cells"
 """The origin of its strategies."""
@@ -113,36 +117,43 @@ def fit_cells(
 
 def steps(product: ProductProblem, *, seed: int) -> Iterator[CellsDraft]:
     """Yield the best strategy after every start, from the identity on, forever."""
-    from hdmm_bf.objectives import losses
+    from hdmm_bf.objectives.parametrisations import PIdentity
 
     rng = np.random.default_rng(seed)
     shape = product.sizes
     none = np.zeros((0, math.prod(shape)))
     best = CellsDraft(none, unit_error(product, none))
     scale = best.error
-    terms = tuple(tuple(V * _share(t.weight**2 / scale, len(shape)) for V in t.grams) for t in product.terms)
+    total = _total(product, scale)
     points = [
-        budget.embedding(sum(t.grams[i] / np.trace(t.grams[i]) for t in product.terms)) for i in range(len(shape))
+        grouping.embedding(sum(t.grams[i] / np.trace(t.grams[i]) for t in product.terms)) for i in range(len(shape))
     ]
     count = 0
     while True:
         yield best
-        rows = _start(points, rng, count)
-        value, roots = minimise(losses.p_identity_on_cells, rows, terms, max_iterations=_SHORT, tolerance=1e-8)
+        rows = padded(_start(points, rng, count))
+        loss = total.of(PIdentity(*rows.shape))
+        value, roots, *_ = minimise(loss, rows, steps=_SHORT, tolerance=1e-8)
         if value < math.log(best.error / scale) + _PATIENCE:
-            value, roots = minimise(losses.p_identity_on_cells, roots, terms, max_iterations=_LONG)
-        Theta = (roots**2).reshape(len(roots), -1)
+            value, roots, *_ = minimise(loss, roots, steps=_LONG)
+        Theta = np.asarray(roots) ** 2
         Theta = Theta[Theta.max(axis=1) > _NEGLIGIBLE]
         best = min(best, CellsDraft(Theta, unit_error(product, Theta)), key=lambda found: found.error)
         count += 1
 
 
-def _share(factor: float, parts: int) -> float:
-    """The factor each of several matrices takes so that their product takes `factor`."""
-    return math.pow(factor, 1 / parts)
+@la.in_float64
+def _total(product: ProductProblem, scale: float) -> Total:
+    """The error over the cells, V by its factors."""
+    import jax.numpy as jnp
+
+    from hdmm_bf.objectives.grams import SumGram, problem_gram
+    from hdmm_bf.objectives.measures import total_of
+
+    return total_of(SumGram((problem_gram(product.problem, "products"),), jnp.asarray([1 / scale])))
 
 
-def _start(points: list[RealMatrix], rng: np.random.Generator, count: int) -> AnyArray:
+def _start(points: list[RealMatrix], rng: np.random.Generator, count: int) -> RealMatrix:
     """Roots of products of clusters: 2, 3, ... groups an attribute in turn, and every third time two levels."""
     most = int(_MOST_ROWS ** (1 / len(points)))
     levels = [2 + (5 * count + 4) % max(most - 1, 1)]
@@ -152,15 +163,14 @@ def _start(points: list[RealMatrix], rng: np.random.Generator, count: int) -> An
     return np.sqrt(rows + 0.01 * rng.uniform(0, 1, rows.shape))
 
 
-def _clusters(points: list[RealMatrix], groups: int, rng: np.random.Generator) -> AnyArray:
+def _clusters(points: list[RealMatrix], groups: int, rng: np.random.Generator) -> RealMatrix:
     """Indicators of every combination of one cluster an attribute, with one weight for all."""
     made = []
     for rows in points:
         count = min(groups, len(rows))
-        label = budget.clusters(rows, count, rng) if count > 1 else np.zeros(len(rows), dtype=np.int64)
+        label = grouping.clusters(rows, count, rng) if count > 1 else np.zeros(len(rows), dtype=np.int64)
         made.append((label == np.arange(count)[:, None]).astype(np.float64))
-    shape = [len(rows) for rows in points]
-    return np.asarray(rng.uniform(0.2, 1.0) * reduce(np.kron, made).reshape(-1, *shape))
+    return np.asarray(rng.uniform(0.2, 1.0) * reduce(np.kron, made))
 
 
 FAMILY = Family(

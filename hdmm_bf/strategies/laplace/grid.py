@@ -131,5 +131,5 @@ FAMILY = Family(
     applies=applies,
     alone=alone,
     needs=f"needs a product of trees with at most {LARGEST_EDGES} edges and one product of workloads",
-    turns=Turns(look=40, stale=60),
+    turns=Turns(look=4, stale=60),
 )

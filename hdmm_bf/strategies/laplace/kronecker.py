@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
 
@@ -25,13 +25,15 @@ from hdmm_bf._types import EdgeArray, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.bounds.products.publicity import indicators
 from hdmm_bf.matrix import Incidence, Matrix
 from hdmm_bf.objectives import limits
-from hdmm_bf.objectives.minimise import minimise
+from hdmm_bf.objectives.descent import minimise, padded
 from hdmm_bf.problem.product import ProductProblem, Term
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies.drafts import trace_of_inverse
 from hdmm_bf.strategies.laplace.grid import Part
 from hdmm_bf.strategies.registry import Family
 from hdmm_bf.strategies.search import Callback, Progress, Status, search
+
+if TYPE_CHECKING:
+    from hdmm_bf.objectives.measures import Total
 
 NAME = "kronecker"
 
@@ -156,18 +158,29 @@ class Attribute:
 
     def approach(self, limit: float) -> None:
         """Search least E_i with reach at most `limit`, from the best point nearby, its total added."""
-        from hdmm_bf.objectives import losses
-
         near = min(self.points, key=lambda p: (abs(math.log(max(p.reach, 1e-9) / limit)), p.error)).matrix
         A = np.vstack([near[np.abs(near).max(axis=1) > _NEGLIGIBLE], np.full((1, self.n), 0.2)])
-        A = np.vstack([A, np.zeros((-len(A) % _PADDING, self.n))])  # few shapes are compiled; rows of zeros stay zero
-        P = Incidence(self.edges[:, 0], self.edges[:, 1], self.n).dense()
-        both = np.hstack([np.eye(self.n), P / limit])
-        V = self.V / np.trace(self.V) * self.n
+        A = padded(A, multiple=_PADDING)  # rows of zeros stay zero
+        loss = self._total(limit)
         for eta, power in _SMOOTHING:
-            _, A = minimise(losses.vertex, A, V, both, eta, power, max_iterations=150)
-            A = A / np.abs(A @ both).sum(axis=0).max()
+            A = np.asarray(minimise(loss.smoothed(eta, power), A, steps=150).parameters)
+            A = A / max(float(np.abs(A).sum(axis=0).max()), reach(A, self.edges) / limit)
             self.points.append(self._point(A[np.abs(A).max(axis=1) > _NEGLIGIBLE]))
+
+    @la.in_float64
+    def _total(self, limit: float) -> Total:
+        """The error with column norms at most 1 and reach at most `limit`: as if every cell could also vanish."""
+        import jax.numpy as jnp
+
+        from hdmm_bf.objectives.grams import DenseGram
+        from hdmm_bf.objectives.measures import total_of
+        from hdmm_bf.objectives.operators import edges_of
+
+        cells, (head, tail) = np.arange(self.n), self.edges.T
+        scale = np.repeat([1.0, 1.0 / limit], [self.n, len(self.edges)])
+        edges = edges_of(np.append(cells, head), np.append(np.full(self.n, -1), tail), self.n, scale)
+        gram = DenseGram(jnp.asarray(self.V / np.trace(self.V) * self.n))
+        return total_of(gram, edges)
 
     def best(self, limit: float) -> Point | None:
         """Return the point of least error within a reach."""
@@ -186,7 +199,7 @@ def _error(A: RealMatrix, V: SquareMatrix) -> float:
     """tr(V (A^T A)^+) for full column rank, or for a single row that the workload is a multiple of."""
     if len(A) == 1:
         return float(np.trace(V) / np.vdot(A, A))
-    return trace_of_inverse(A, V)
+    return la.trace_of_inverse(A, V)
 
 
 # ---------------------------------------------------------------- one term
@@ -306,8 +319,7 @@ def known_totals(product: ProductProblem, term: Term, factors: Sequence[RealMatr
         Y = la.inverse(A.T @ A)
         assert Y is not None, "the strategy has full column rank"
         C = indicators(edges, len(V))
-        half = C @ la.symmetric(Y)
-        fall *= float(np.vdot(np.linalg.solve(half @ C.T, half), half @ V))
+        fall *= la.conditioning_gain(la.symmetric(Y), V, C)
     return fall
 
 

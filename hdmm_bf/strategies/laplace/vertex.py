@@ -9,7 +9,10 @@ perturbations of the best.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,41 +20,80 @@ from scipy.sparse import csgraph
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import RealMatrix, RealVector
-from hdmm_bf.objectives.minimise import minimise
+from hdmm_bf.objectives.descent import minimise, padded
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.drafts import Draft, draft, edge_columns
-from hdmm_bf.strategies.laplace import cell_budgets as budget
+from hdmm_bf.strategies.laplace import clusters as grouping
 from hdmm_bf.strategies.laplace.cell_budgets import with_grounds
+from hdmm_bf.strategies.laplace.stretching import short_length, shorter, stretched
 from hdmm_bf.strategies.registry import Family, Turns
 
 NAME = "vertex"
-LARGEST_PRODUCT = 2 * 10**8
-"""Rows times cells times edges up to which the family is worth its time."""
+LARGEST_CELLS, LARGEST_MOVES = 1200, 2 * 10**7
+"""Cells, and rows times edges, up to which a step of a descent takes less than a second."""
+SHORT_LINE, LARGEST_LINE = 200, 4200
+"""Cells of the line from which longer ones are stretched, and cells of the longest that is written out."""
 
 _PADDING = 16
 _GAPS = (6, 8, 5, 12, 4, 7, 16, 3)
 """Cells between two cuts of a start."""
 _STARTS = 10
-_DEEP = 3
+_MOST_DEEP = 3
 """Starts polished deeply before the perturbations begin."""
 
 
+@final
+@dataclass(frozen=True)
+class Smoothings:
+    """A sequence of sharper and sharper smoothings; tuned on thresholds 2 to 16 of 64 to 512 cells.
+
+    The rounding of |.| at zero adds up over the rows, so it is a share of their number; the power of the norm over the
+    edges rises as it falls.
+
+    Attributes:
+        start, stop: of eta, times the number of rows.
+        levels: how many.
+        steps: of the descent at each.
+    """
+
+    start: float
+    stop: float
+    levels: int
+    steps: int
+
+    def of(self, rows: int) -> Iterator[tuple[float, float]]:
+        """Yield eta and the power."""
+        etas = np.geomspace(self.start, self.stop, self.levels) / rows
+        powers = np.geomspace(30.0, 8000.0, self.levels)
+        yield from zip(etas.tolist(), powers.tolist(), strict=True)
+
+
+_FRESH = Smoothings(0.15, 2e-3, 6, 120)
+_DEEP = Smoothings(0.1, 1e-3, 7, 400)
+_AGAIN = Smoothings(0.1, 1e-3, 6, 250)
+_AFTER_STRETCH = Smoothings(0.05, 2e-3, 4, 30)
+
+_GAIN = 2e-3
+"""Share by which a strategy of the short line must be better than the last one to be stretched as well."""
+
+
 class _Polish:
-    """Descend from a strategy through a sequence of sharper and sharper smoothings."""
+    """Descend from a strategy through a sequence of smoothings."""
 
     def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.V = problem.gram / np.mean(np.diag(problem.gram))
-        self.P = problem.P.dense()
+        from hdmm_bf.objectives.measures import total
 
-    def __call__(self, A: RealMatrix, *, start: float, stop: float, levels: int, iterations: int) -> Draft:
-        from hdmm_bf.objectives import losses
+        self.problem = problem
+        self.total = total(problem, log=True)
+
+    def __call__(self, A: RealMatrix, smoothings: Smoothings) -> Draft:
+        from hdmm_bf.objectives.parametrisations import Free
 
         best = current = self._draft(A)
-        A = np.vstack([current.matrix, np.zeros((-len(A) % _PADDING, A.shape[1]))])
-        powers = np.geomspace(0.3 / start, 0.08 / stop, levels)
-        for eta, q in zip(np.geomspace(start, stop, levels), powers, strict=True):
-            _, A = minimise(losses.vertex, A, self.V, self.P, eta, q, max_iterations=iterations, tolerance=1e-11)
+        A = padded(current.matrix, multiple=_PADDING)
+        for eta, power in smoothings.of(len(A)):
+            loss = self.total.smoothed(eta, power).of(Free(*A.shape))
+            A = np.asarray(minimise(loss, A, steps=smoothings.steps, tolerance=1e-9).parameters)
             current = self._draft(A)
             A = current.matrix
             best = min(best, current, key=lambda d: d.error)
@@ -67,39 +109,66 @@ POLISH = Turns(look=1, stale=1)
 
 
 def applies(problem: Problem) -> bool:
-    """Whether the problem is small enough: strategies have about 1.3 rows per kept cell."""
+    """Whether the problem is small enough for steps that factor a matrix over its cells, or a long line."""
     cells = problem.grounding.kept.size
-    return 1.3 * cells * cells * problem.policy.num_edges <= LARGEST_PRODUCT
+    return is_small(problem) or (cells <= LARGEST_LINE and shorter(problem, SHORT_LINE) is not None)
+
+
+def is_small(problem: Problem) -> bool:
+    """Whether descents can be afforded: strategies have about 1.3 rows per kept cell."""
+    cells = problem.grounding.kept.size
+    return cells <= LARGEST_CELLS and 1.3 * cells * problem.policy.num_edges <= LARGEST_MOVES
 
 
 def polish(problem: Problem, found: Draft) -> Draft:
     """Continue another family's vertex strategy with every entry free; never worse than it."""
-    better = _Polish(problem)(found.matrix, start=3e-3, stop=1e-5, levels=6, iterations=200)
+    better = _Polish(problem)(found.matrix, _AGAIN)
     return better._replace(origin=f"{found.origin}, polished") if better.error < found.error else found
 
 
 def steps(problem: Problem, *, seed: int) -> Iterator[Draft]:
     """Yield the best strategy after every start, deep polish or perturbation, forever."""
     rng = np.random.default_rng(seed)
+    length = short_length(problem.policy.num_cells, SHORT_LINE)
+    short = shorter(problem, length) if problem.policy.num_cells > 2 * length else None
+    if short is not None:
+        yield from _stretched_steps(problem, short, seed=seed)
+        return
     polish = _Polish(problem)
     pool: list[tuple[Draft, float]] = []
     best: Draft | None = None
     for count in range(_STARTS):
         rows, gap = _start(problem, rng, count, min(pool, key=lambda t: t[0].error)[1] if pool else 6.0)
-        found = polish(rows, start=1e-2, stop=3e-5, levels=6, iterations=120)
+        found = polish(rows, _FRESH)
         pool.append((found, gap))
         best = found if best is None or found.error < best.error else best
         yield best
     assert best is not None
-    for found, _ in sorted(pool, key=lambda t: t[0].error)[:_DEEP]:
-        deep = polish(found.matrix, start=3e-3, stop=1e-5, levels=7, iterations=400)
+    for found, _ in sorted(pool, key=lambda t: t[0].error)[:_MOST_DEEP]:
+        deep = polish(found.matrix, _DEEP)
         best = min(best, deep, key=lambda d: d.error)
         yield best
     bumps = _Bumps(problem, rng)
     while True:
         perturbed = bumps.perturb(best.matrix)
-        found = polish(perturbed, start=3e-3, stop=1e-5, levels=6, iterations=250)
+        found = polish(perturbed, _AGAIN)
         best = min(best, found, key=lambda d: d.error)
+        yield best
+
+
+def _stretched_steps(problem: Problem, short: Problem, *, seed: int) -> Iterator[Draft]:
+    """Yield the best stretched strategy, and what a descent from it reaches, after every step on the short line."""
+    polish = _Polish(problem)
+    best, least = None, math.inf
+    for found in steps(short, seed=seed):
+        if best is None or found.error < least * (1 - _GAIN):
+            least = found.error
+            longer = stretched(found.matrix, problem.policy.num_cells)
+            candidate = draft(problem, "vertex", longer, norm="L1", origin=NAME)
+            best = candidate if best is None or candidate.error < best.error else best
+            yield best
+            if is_small(problem):
+                best = min(best, polish(longer, _AFTER_STRETCH), key=lambda d: d.error)
         yield best
 
 
@@ -109,7 +178,7 @@ def _start(problem: Problem, rng: np.random.Generator, count: int, best_gap: flo
     gap = float(_GAPS[(count // 2) % len(_GAPS)])
     if kind == "order" and count % 8 >= 4:
         gap = best_gap * rng.uniform(0.85, 1.2)
-    D, _ = with_grounds(problem)
+    D = with_grounds(problem)
     if kind == "order":
         cuts = _ordering_cuts(problem, D, gap, rng)
     else:
@@ -129,7 +198,7 @@ def _graph(problem: Problem, num_vertices: int, label: RealVector | np.ndarray) 
 
 def _ordering_cuts(problem: Problem, D: RealMatrix, gap: float, rng: np.random.Generator) -> RealMatrix:
     """The first cells along the Fiedler order of every component, every `gap` cells, with a random offset."""
-    _, label = with_grounds(problem)
+    label, _ = problem.ground_groups
     graph = _graph(problem, len(D), label)
     count, component = csgraph.connected_components(graph, directed=False)
     rows = []
@@ -152,11 +221,11 @@ def _cluster_cuts(
     problem: Problem, D: RealMatrix, clusters: int, rng: np.random.Generator, *, by_workload: bool
 ) -> RealMatrix:
     """Clusters of cells, a spanning tree of the graph between them, and for each tree edge the far side of the cut."""
-    _, group = with_grounds(problem)
+    group, _ = problem.ground_groups
     graph = _graph(problem, len(D), group)
     if by_workload:
-        points = budget.embedding(D @ problem.gram @ D.T)
-        label = budget.clusters(points / np.abs(points).max(), clusters, rng)
+        points = grouping.embedding(D @ problem.gram @ D.T)
+        label = grouping.clusters(points / np.abs(points).max(), clusters, rng)
     else:
         label = _voronoi(graph, clusters, rng)
     _, label = np.unique(label, return_inverse=True)
@@ -198,7 +267,7 @@ class _Bumps:
     """Perturbations of a strategy: shake entries, drop rows, add rows around a cell."""
 
     def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
-        self.D, label = with_grounds(problem)
+        self.D, label = with_grounds(problem), problem.ground_groups[0]
         graph = _graph(problem, len(self.D), label)
         self.near = sp.csr_array((graph + sp.eye_array(len(self.D))) > 0).astype(np.float64)
         self.rng = rng
@@ -226,5 +295,5 @@ class _Bumps:
 
 
 FAMILY = Family(
-    name=NAME, noise="laplace", structured=False, search=steps, applies=applies, turns=Turns(look=13, stale=25)
+    name=NAME, noise="laplace", structured=False, search=steps, applies=applies, turns=Turns(look=2, stale=25)
 )

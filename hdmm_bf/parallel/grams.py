@@ -1,4 +1,4 @@
-"""Losses whose Gram matrix is spread over a mesh by its rows: see `objectives.losses` for the formulas."""
+"""A Gram matrix that is spread over a mesh by its rows: the objectives are those of `objectives`."""
 
 from __future__ import annotations
 
@@ -14,32 +14,45 @@ from jaxtyping import Array, Float
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import SquareMatrix
-from hdmm_bf.objectives.losses import p_identity_inverse
+from hdmm_bf.objectives.grams import Gram
+from hdmm_bf.objectives.pytrees import pytree
 from hdmm_bf.parallel.devices import Mesh, everywhere, in_rows, mapped, padding, replicate, spread, whole
 
 _BLOCK = 16
 """Rows of V that are multiplied at once."""
 
 
-@functools.cache
-def p_identity(mesh: Mesh) -> Callable[..., jax.Array]:
-    """Return `losses.p_identity` for a V on the mesh: a function of the roots and of what `gram_on` returns."""
-    energy = _energy(mesh)
+@pytree("mesh", "n")
+class SpreadGram(Gram):
+    """V on a mesh, in rows, with its diagonal on every device: what p-identity needs of it, and no more."""
 
-    def loss(roots: Float[Array, "p e"], diagonal: Float[Array, " e"], V: Float[Array, "padded e"]) -> jax.Array:
-        d, Y = p_identity_inverse(roots)
-        return jnp.log((d * d) @ diagonal - energy(Y * d, V))
+    in_rows_: jax.Array
+    on_diagonal: jax.Array
+    mesh: Mesh
+    n: int
 
-    return loss
+    def quadratic(self, Y: Float[Array, "p e"]) -> jax.Array:
+        """Return tr(Y V Y^T)."""
+        return _energy(self.mesh)(Y, self.in_rows_)
+
+    def diagonal(self) -> jax.Array:
+        """Return V_ii."""
+        return self.on_diagonal
+
+    def halved(self) -> Gram:
+        """Return every second row and column, on the mesh."""
+        written = np.asarray(self.in_rows_)[: self.n]
+        return spread_gram(written[::2, ::2], self.mesh)
 
 
 @la.in_float64
-def gram_on(mesh: Mesh, V: SquareMatrix) -> tuple[jax.Array, jax.Array]:
-    """Return the diagonal of V on every device, and V in rows."""
+def spread_gram(V: SquareMatrix, mesh: Mesh) -> SpreadGram:
+    """Return V in rows on the mesh."""
     rows = np.pad(V, ((0, padding(len(V), _BLOCK * mesh.size)), (0, 0)))
-    return replicate(np.diag(V).copy(), mesh), spread(rows, mesh)
+    return SpreadGram(spread(rows, mesh), replicate(np.diag(V).copy(), mesh), mesh, len(V))
 
 
+@functools.cache
 def _energy(mesh: Mesh) -> Callable[[jax.Array, jax.Array], jax.Array]:
     """Return the function A, V -> tr(A V A^T), whose derivative 2 A V is the product it makes anyway.
 

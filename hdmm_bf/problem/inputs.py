@@ -13,8 +13,18 @@ from hdmm_bf.problem.transform import Problem
 from hdmm_bf.workload import Workload
 
 
-def as_problem(workload: Any, policy: Any) -> Problem:
-    """Accept workloads and policies in every form users hold them."""
+def problem(workload: Any, policy: Any) -> Problem:
+    """Return a workload under a policy, as bounds, objectives and strategies work on it.
+
+    Args:
+        workload: a `Workload`, a spec such as "all-range:64", the path of a file, or any real matrix.
+        policy: a `Policy`, a spec such as "threshold:64:4", the path of a file, or a networkx graph.
+
+    Example:
+        >>> import hdmm_bf as bf
+        >>> bf.problem("all-range:64", "threshold:64:4").P.shape
+        (63, 246)
+    """
     return Problem(as_workload(workload), as_policy(policy))
 
 
@@ -34,4 +44,4 @@ def as_policy(value: Any) -> Policy:
     if hasattr(value, "nodes") and hasattr(value, "edges"):
         return policies.from_networkx(value)
     advice = "Pass a Policy, a spec string, a path or a networkx graph."
-    raise fail("fit", f"policy of type {type(value).__name__}", "is not a policy", advice)
+    raise fail("problem", f"policy of type {type(value).__name__}", "is not a policy", advice)
