@@ -1,6 +1,10 @@
 """Settings for all tests: hypothesis without randomness between runs and without deadlines; where types are checked."""
 
+import copy
+import zlib
+
 import jaxtyping
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -34,3 +38,12 @@ def _types_unchecked_where_calls_are_many(request, monkeypatch):
     name = request.node.originalname if hasattr(request.node, "originalname") else request.node.name
     if name in MANY_CALLS.get(request.node.nodeid.partition("::")[0], ()):
         monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.fixture(autouse=True)
+def _same_random_numbers_in_any_order(request):
+    """Begin a module's generator anew for each test, so that no test hangs on which ones ran before it."""
+    generator = getattr(request.module, "RNG", None)
+    if isinstance(generator, np.random.Generator):
+        begin = np.random.default_rng(zlib.crc32(request.node.nodeid.encode())).bit_generator.state
+        generator.bit_generator.state = copy.deepcopy(begin)

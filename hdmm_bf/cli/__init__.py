@@ -117,12 +117,21 @@ def main() -> None:
     keep_compiled_programs()
     try:
         code = _run()
-    except (click.exceptions.Abort, KeyboardInterrupt):
+    except (click.exceptions.Abort, Exception, KeyboardInterrupt) as end:
+        if not _interrupted(end):
+            raise
         click.echo("hdmm-bf: interrupted before the result was complete.", err=True)
         code = INTERRUPTED
     if code == INTERRUPTED:
         _leave(INTERRUPTED)
     sys.exit(code)
+
+
+def _interrupted(end: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an exception: modules in C that are being loaded answer it with an ImportError."""
+    while end is not None and not isinstance(end, (click.exceptions.Abort, KeyboardInterrupt)):
+        end = end.__cause__ or end.__context__
+    return end is not None
 
 
 def _run() -> int:
