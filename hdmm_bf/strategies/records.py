@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from hdmm_bf._checks import fits
-from hdmm_bf._types import RealMatrix
+from hdmm_bf._types import RealMatrix, RealVector
 
 AnyTensor: TypeAlias = Float64[np.ndarray, "..."]
 Kind: TypeAlias = Literal["vertex", "edge"]
@@ -216,7 +216,7 @@ class TreeNorm:
         return np.asarray(np.ldexp(self.integers.astype(np.float64), -self.bits))
 
     def matrix(self) -> RealMatrix:
-        """Return A with ||z|| = ||A z||_1, r x n: for every set with a weight a row that holds it on the set's cells."""
+        """Return A with ||z|| = ||A z||_1, r x n: one row for every set with a weight, which it holds on its cells."""
         n, nodes = self.num_cells, self.parents.size
         fits("strategy.matrix", f"{nodes} x {n}", nodes * n * 8, advice="Export the tree instead.")
         below = np.eye(nodes, n)
