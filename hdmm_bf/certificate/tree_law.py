@@ -1,14 +1,15 @@
 """The law of tree-norm noise in floating point: variances of the sets, covariances of the cells.
 
-Whole-number noise z has probabilities proportional to exp(-sum_v a_v |z(v)|), a_v the rate of node v. With messages from
-the leaves up, and back down,
+Whole-number noise z has probabilities proportional to exp(-sum_v a_v |z(v)|), a_v the rate of node v. With messages
+from the leaves up, and back down,
 
     m_v(s) = exp(-a_v |s|) c_v(s),   c_v = m_1 * m_2 (convolution over the children),   m(s) = exp(-a |s|) at a leaf
     o_1(s) = sum_t m_2(t) exp(-a_v |s + t|) o_v(s + t)        what the rest of the tree weighs, given z(child 1) = s
 
 the sum of a set has the law m_v o_v, and E[z_i z_j] follows from conditional means E[z_i | z(v) = s] carried up to
 where i and j meet. Direct sums of positive numbers, no FFT; it shares no code with the search. As the step of the
-rates goes to zero the noise, scaled, tends to a density; what is wanted there is extrapolated in the square of the step.
+rates goes to zero the noise, scaled, tends to a density; what is wanted there is extrapolated in the square of the
+step.
 """
 
 from __future__ import annotations

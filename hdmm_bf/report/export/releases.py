@@ -41,8 +41,7 @@ def write_answers(
         low, high = out.interval(level)
     else:
         answers, stddev = out.answer(queries)
-        method = "normal" if out.plan.noise == "gaussian" else "tail bound"
-        width = out.half_width(level) * stddev
+        width, method = out.recovery.half_widths_of(queries, out.plan, level)
         low, high = answers - width, answers + width
     columns: dict[str, Any] = {
         "query": asked.names(),
