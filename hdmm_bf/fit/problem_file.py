@@ -179,9 +179,9 @@ def from_text(text: str, file: Path, **flags: Any) -> Request:
     workload = flags.pop("workload", None)
     made_policy = policies.parse(policy, domain=domain) if policy is not None else _policy(problem, domain)
     made_workload = workloads.parse(workload, domain=domain) if workload is not None else _workload(problem, domain)
+    given = flags.pop("budget", None)
     options = {**_fit_options(problem, out=flags.get("out")), **flags}
-    given = flags.pop("budget", {})
-    budget = {name: float(value) for name, value in problem.tables.get("release", {}).items()} if not given else given
+    budget = given or {name: float(value) for name, value in problem.tables.get("release", {}).items()}
     if budget:
         with problem.at("release"):
             check_budget(options.get("noise", "gaussian"), budget)
