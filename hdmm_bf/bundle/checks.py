@@ -180,6 +180,8 @@ def stored_tree(arrays: dict[str, AnyArray]) -> tuple[TreeNorm, AnyArray]:
     _typed("parents", parents, "i", 1)
     _typed("integers", integers, "i", 1)
     _typed("bits", bits, "iu", 0)
+    if parents.shape != integers.shape:
+        raise fail("integers", f"{integers.size} weights", f"the tree has {parents.size} nodes", WRITE_AGAIN)
     if not in_range(integers.astype(np.int64)) or not 0 <= int(bits) <= MOST_BITS:
         raise fail("integers", f"with bits={int(bits)}", "must be below 2^52 in size", WRITE_AGAIN)
     _check_weights(weights)

@@ -56,12 +56,12 @@ def strategy(fit: Fit) -> Section:
 def _tree(fit: Fit) -> Section:
     """Draw the sets of a tree norm."""
     alternative = (
-        f"Sets of the tree of family {fit.family}: {fit.num_rows} sets of cells with a weight, any two of them nested or "
-        "disjoint."
+        f"Sets of the tree of family {fit.family}: {fit.num_rows} sets of cells with a weight, any two of them nested "
+        "or disjoint."
     )
     caption = (
-        f"{alternative} Noise z on the cells is the less likely the larger the weighted sum of |z(set)| is. A record that "
-        "moves between two cells changes the sums of the sets that hold one of the two."
+        f"{alternative} Noise z on the cells is the less likely the larger the weighted sum of |z(set)| is. A record "
+        "that moves between two cells changes the sums of the sets that hold one of the two."
     )
     drawn = plots.as_svg(plots.strategy_heatmap(fit), name="strategy")
     return Section("strategy", "How noise is drawn", picture(drawn, alternative, caption))

@@ -15,6 +15,7 @@ from typing import Any, final
 from hdmm_bf._types import Noise
 
 _MODULES: dict[Noise, tuple[str, ...]] = {
+    "norm": (),
     "gaussian": ("dense", "marginals", "kronecker", "sectors", "bases"),
     "laplace": ("grid", "p_identity", "cell_budgets", "vertex", "dictionary", "kronecker", "unions", "cells"),
 }
