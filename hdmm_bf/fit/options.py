@@ -19,7 +19,6 @@ from hdmm_bf.release.privacy import NAMES
 from hdmm_bf.strategies import Callback, Status, limits, registry
 from hdmm_bf.strategies.drafts import Draft, draft
 from hdmm_bf.strategies.gaussian.choose import choose
-from hdmm_bf.strategies.laplace import grid as grids
 from hdmm_bf.strategies.laplace import p_identity
 
 DEFAULT_GAP = 1e-3
@@ -77,7 +76,7 @@ class FitOptions:
         check_search(self.noise, self.gap, self.max_seconds, self.family)
         if self.effort not in get_args(Effort):
             raise fail("fit", f"effort={self.effort!r}", "is none", nearest(str(self.effort), get_args(Effort)))
-        _check_grid(problem, self.family)
+        _check_possible(problem, self.noise, self.family)
         seconds = None if self.max_seconds is None else float(self.max_seconds)
         return replace(
             self,
@@ -132,10 +131,10 @@ def _check_family(noise: Noise, family: object) -> None:
     raise fail("fit", shown, f"is not a family for {NAMES[noise]}", nearest(str(family), FAMILIES[noise]))
 
 
-def _check_grid(problem: Problem, family: str | None) -> None:
-    if family == grids.NAME and grids.parts(problem) is None:
-        shown = f"family={family!r} for {problem.policy.spec}"
-        raise fail("fit", shown, grids.FAMILY.needs, "Leave the family out.")
+def _check_possible(problem: Problem, noise: Noise, family: str | None) -> None:
+    known = None if family is None else registry.family(noise, family)
+    if known is not None and not known.structured and not known.possible(problem):
+        raise fail("fit", f"family={family!r} for {problem.policy.spec}", known.needs, "Leave the family out.")
 
 
 def final_status(status: Status, certificate: Certificate, wanted: float) -> Status:

@@ -60,7 +60,7 @@ class NormRecovery(Recovery):
         if sampler is None:
             return data
         same = isinstance(sampler, TreeSampler) and np.array_equal(sampler.parents, self.strategy.parents)
-        if not same or not np.array_equal(sampler.fixed, fixed_roots(self.strategy.parents, policy)):
+        if not same or not np.array_equal(sampler.fixed, np.flatnonzero(fixed_roots(self.strategy.parents, policy))):
             raise fail("release", "plan", "has noise of another tree", "Make a plan for this one.")
         return data
 

@@ -88,8 +88,11 @@ class Plan:
 
     @property
     def scale(self) -> float:
-        """Scale of the noise on a row of precision 1; for tree norms, a norm that weighs 1 / e."""
-        return 0.0 if self.sampler is None else math.ldexp(self.sampler.scale, -self.bits)
+        """Scale of the noise on a row of precision 1; for tree norms, how large a norm weighs 1 / e."""
+        if self.sampler is None:
+            return 0.0
+        grid = self.sampler.scale if isinstance(self.sampler, Sampler) else self.calibrated / self.sampler.loss
+        return math.ldexp(grid, -self.bits)
 
     @property
     def rmse(self) -> float:
@@ -235,7 +238,7 @@ def noise_for(strategy: Any, problem: Problem, exact: int, loss: float | None, n
 def _(strategy: TreeNorm, problem: Problem, exact: int, loss: float | None, noise: Noise) -> Sampler | TreeSampler:
     assert loss is not None
     sampler = tree_noise.tree_sampler(strategy, problem.policy, loss)
-    if not tree_noise.privacy_loss(sampler, problem.policy) <= loss:
+    if not sampler.loss <= loss:  # tables are made, and the loss derived from them, when something is drawn
         raise fail("release", f"loss {sampler.loss}", f"is more than the {loss} asked for", "Report this as a bug.")
     return sampler
 
@@ -253,7 +256,7 @@ def _(_: Any, problem: Problem, exact: int, loss: float | None, noise: Noise) ->
 def privacy_loss(sampler: Sampler | TreeSampler, sensitivity: int, problem: Problem) -> float:
     """Return what the privacy map of a noise states for a sensitivity, or for a policy."""
     if isinstance(sampler, TreeSampler):
-        return tree_noise.privacy_loss(sampler, problem.policy)
+        return tree_noise.privacy_loss(sampler, problem.policy.edges)
     return samplers.privacy_loss(sampler, sensitivity)
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import final
+from typing import ClassVar, Literal, final
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -78,6 +78,8 @@ class TreeSampler:
     loss: float
     tail: int = TAIL
 
+    noise: ClassVar[Literal["norm"]] = "norm"
+
     def __post_init__(self) -> None:
         for name in ("parents", "ratios", "fixed"):
             own = getattr(self, name).copy()
@@ -92,6 +94,11 @@ class TreeSampler:
         """Number of leaves, which come first."""
         inner = self.parents[self.parents >= 0]
         return int(inner.min()) if inner.size else self.parents.size
+
+    @property
+    def rates(self) -> Float64[np.ndarray, " N"]:
+        """-log q_v of every node: for predictions, not for privacy."""
+        return np.asarray(-np.log(self.ratios))
 
     @property
     def slack(self) -> float:
@@ -181,12 +188,14 @@ def tree_sampler(strategy: TreeNorm, policy: Policy, epsilon: float) -> TreeSamp
     roundings = _RESERVE * first.plan.roundings(expected)
     if 2 * _slack(roundings) > spent:
         raise fail("noise", f"epsilon={epsilon}", f"rounding alone may cost {float(_slack(roundings)):.3g}", _ADVICE)
-    excess = _slack(roundings)
-    while excess > 0:
-        spent -= excess
+    less = _slack(roundings)
+    while True:
+        spent -= less
         ratios = _ratios(integers, length, spent)
         loss = _path_loss(parents, ratios, policy.edges) + _slack(roundings)
-        excess = loss - Fraction(epsilon)
+        if loss <= Fraction(epsilon):
+            break
+        less = max(2 * less, spent / 2**52)  # ratios are floats: a smaller step may change none of them
     return TreeSampler(parents, ratios, fixed, roundings, _float_up(loss))
 
 

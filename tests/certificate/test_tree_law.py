@@ -6,7 +6,7 @@ import pytest
 import hdmm_bf as bf
 from hdmm_bf.certificate.norms import set_queries
 from hdmm_bf.certificate.tree_law import TreeLaw, binary, limit
-from tests.support.trees import brute_covariance, random_forest
+from tests.support.forests import brute_covariance, random_forest
 
 RNG = np.random.default_rng(6)
 

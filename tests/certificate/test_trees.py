@@ -10,7 +10,7 @@ from hdmm_bf.certificate.trees import check_shape, free_nodes, longest_edge
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import TreeNorm
 from hdmm_bf.workload import identity
-from tests.support.trees import exact_norm, lengths, random_forest
+from tests.support.forests import exact_norm, lengths, random_forest
 
 RNG = np.random.default_rng(4)
 CHAIN = np.array([3, 3, 4, 4, -1])
