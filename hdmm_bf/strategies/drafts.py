@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from hdmm_bf import _linalg as la
-from hdmm_bf._types import IndexArray, Norm, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf._types import Norm, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.problem.transform import Problem
 
 Kind: TypeAlias = Literal["vertex", "edge"]
@@ -23,15 +23,6 @@ class Draft(NamedTuple):
 
     kind: Kind
     matrix: RealMatrix
-    origin: str
-    error: float
-
-
-class TreeDraft(NamedTuple):
-    """A tree norm in floating point: for every node its parent and its weight, at longest policy edge 1."""
-
-    parents: IndexArray
-    weights: RealVector
     origin: str
     error: float
 

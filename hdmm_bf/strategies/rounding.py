@@ -11,7 +11,8 @@ from hdmm_bf import _linalg as la
 from hdmm_bf._types import RealMatrix, SquareMatrix
 from hdmm_bf.problem.forms import edge_forms
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies.drafts import Draft, TreeDraft
+from hdmm_bf.strategies.drafts import Draft
+from hdmm_bf.strategies.norm.drafts import TreeDraft
 from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, MatrixStrategy, TreeNorm
 
 MIN_BITS, MAX_BITS = 16, 44
