@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from jaxtyping import Float64, Int, Shaped
 
-Noise: TypeAlias = Literal["gaussian", "laplace"]
+Noise: TypeAlias = Literal["gaussian", "laplace", "norm"]
 Norm: TypeAlias = Literal["L1", "L2"]
 Effort: TypeAlias = Literal["quick", "normal", "thorough"]
 
