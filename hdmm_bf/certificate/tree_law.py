@@ -135,7 +135,7 @@ class TreeLaw:
         return np.arange(-self.reach, self.reach + 1).astype(np.float64)
 
     def _factor(self, v: int) -> RealVector:
-        return np.exp(-self._rates[v] * np.abs(self._sums))
+        return np.asarray(np.exp(-self._rates[v] * np.abs(self._sums)))
 
     @cached_property
     def _messages(self) -> tuple[list[RealVector], list[RealVector]]:
@@ -254,7 +254,6 @@ def limit(rates: RealVector, value: Callable[[float], RealVector]) -> RealVector
         table = row
         best = row[-1]
         if last is not None and np.all(np.abs(best - last) <= _AGREE * np.abs(best).max(initial=0.0)):
-            return best
+            break
         last = best
-    assert last is not None
-    return last
+    return np.asarray(best)

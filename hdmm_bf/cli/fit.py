@@ -69,6 +69,7 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
     workload, policy = asked.workload, asked.policy
     with _limits.noting_interruptions() as pressed, progress("bound") as show:
         made = run.bound(workload, policy, gap=asked.gap, max_seconds=asked.max_seconds, callback=show)
+    floor = _unbiased(asked, made.lower)
     record = {
         "workload": workload.title,
         "policy": policy.title,
@@ -78,7 +79,7 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
         "svd_bound": made.svd,
         "lower_bound": made.lower,
         "gap": known(float(made.gap)),
-        "any_unbiased_rmse": _unbiased(asked, made.lower),
+        "any_unbiased_rmse": floor,
     }
     if as_json:
         emit(record)
@@ -90,9 +91,9 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
         rows = [("tight bound", f"{number(made.lower)}   attained by a Gaussian strategy to {percent(made.gap)}")]
     smaller = "the same" if math.isclose(ratio, 1.0, rel_tol=1e-6) else f"{number(ratio)} times smaller"
     rows.append(("SVD bound", f"{number(made.svd)}   {smaller}"))
-    if record["any_unbiased_rmse"] is not None:
+    if floor is not None:
         told = ", ".join(f"{name} {value:g}" for name, value in asked.budget.items())
-        rows.append(("any rmse", f"{number(record['any_unbiased_rmse'])}   no unbiased mechanism is below, at {told}"))
+        rows.append(("any rmse", f"{number(floor)}   no unbiased mechanism is below, at {told}"))
     click.echo(facts(rows))
     if pressed.noted:
         click.echo("Interrupted: these are the bounds proven by then.")
@@ -193,7 +194,8 @@ def certify(context: click.Context, /, as_json: bool, file_of_strategy: str, **_
     asked = requested(context)
     check_apart([asked.out], [*inputs(context, asked), file_of_strategy])
     matrix = read_matrix(file_of_strategy)[1]
-    made = given.certify(asked.workload, asked.policy, matrix, noise=asked.noise, max_seconds=asked.max_seconds)
+    noise: Any = asked.noise  # gaussian or laplace
+    made = given.certify(asked.workload, asked.policy, matrix, noise=noise, max_seconds=asked.max_seconds)
     if asked.out is not None:
         made.save(asked.out)
     if as_json:

@@ -54,7 +54,8 @@ def compare_noises(
 
     noise_variance("laplace" if delta is None else "gaussian", epsilon=epsilon, delta=delta)  # refuses what is none
     until = math.inf if max_seconds is None else limits.origin() + max_seconds
-    rows, refusals = [], []
+    rows: list[NoiseRow] = []
+    refusals: list[InputError] = []
     for noise, share in _SHARES.items():
         if noise == "gaussian" and delta is None:
             continue

@@ -59,8 +59,12 @@ class NormRecovery(Recovery):
         sampler, policy = settled.sampler, self.problem.policy
         if sampler is None:
             return data
-        same = isinstance(sampler, TreeSampler) and np.array_equal(sampler.parents, self.strategy.parents)
-        if not same or not np.array_equal(sampler.fixed, np.flatnonzero(fixed_roots(self.strategy.parents, policy))):
+        fixed = np.flatnonzero(fixed_roots(self.strategy.parents, policy))
+        if not (
+            isinstance(sampler, TreeSampler)
+            and np.array_equal(sampler.parents, self.strategy.parents)
+            and np.array_equal(sampler.fixed, fixed)
+        ):
             raise fail("release", "plan", "has noise of another tree", "Make a plan for this one.")
         return data
 
@@ -151,7 +155,7 @@ class NormRecovery(Recovery):
 
     def half_widths(self, settled: Plan, level: float, chosen: Int[np.ndarray, " q"]) -> RealVector:
         """Return half widths from draws of the noise."""
-        return self.half_widths_of(self.problem.workload, settled, level)[0][chosen]
+        return np.asarray(self.half_widths_of(self.problem.workload, settled, level)[0][chosen])
 
     def half_widths_of(self, workload: Workload, settled: Plan, level: float) -> tuple[RealVector, str]:
         """Return half widths from draws of the noise, for any workload on the cells."""

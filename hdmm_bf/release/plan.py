@@ -80,11 +80,17 @@ class Plan:
     unbiased_error: float | None = None
 
     @property
+    def row_sampler(self) -> Sampler | None:
+        """The noise on the strategy's rows."""
+        assert not isinstance(self.sampler, TreeSampler), "the noise of tree norms is drawn on the cells"
+        return self.sampler
+
+    @property
     def stddev(self) -> float:
         """Standard deviation of the noise on one row of the strategy; none where noise is drawn on the cells."""
-        if not isinstance(self.sampler, Sampler):
-            return 0.0 if self.sampler is None else math.nan
-        return math.ldexp(math.sqrt(self.sampler.variance), -self.bits)
+        if isinstance(self.sampler, TreeSampler):
+            return math.nan
+        return 0.0 if self.sampler is None else math.ldexp(math.sqrt(self.sampler.variance), -self.bits)
 
     @property
     def scale(self) -> float:
@@ -140,8 +146,8 @@ class Plan:
         if made_for != (certificate.noise, certificate.sensitivity_exact, certificate.bits):
             raise fail("release", "plan", "was made for another strategy", "Make a plan for this one.")
         if (derived, bits) != (self.calibrated, self.bits):
-            problem = "has another sensitivity than its certificate says"
-            raise fail("release", "strategy", problem, "Certify it: fit again, or load it from its bundle.")
+            seen = "has another sensitivity than its certificate says"
+            raise fail("release", "strategy", seen, "Certify it: fit again, or load it from its bundle.")
 
     def _confirm(self, problem: Problem) -> None:
         """Ask the privacy map of the noise once more, so that what was confirmed is what runs."""

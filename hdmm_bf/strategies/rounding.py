@@ -84,7 +84,7 @@ def from_draft(problem: Problem, found: Draft) -> MatrixStrategy:
     return CellStrategy(problem.grounding.inject(integers), bits, found.origin)
 
 
-def from_tree(problem: Problem, found: TreeDraft) -> TreeNorm:
+def from_tree(found: TreeDraft) -> TreeNorm:
     """Put the weights of a tree on a grid; one that is not zero stays so.
 
     Guarantees:
