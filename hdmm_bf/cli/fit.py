@@ -12,12 +12,12 @@ from hdmm_bf._display import percent, plain
 from hdmm_bf.cli.requests import inputs, problem_parameters, requested
 from hdmm_bf.cli.show import BEGAN, INTERRUPTED, Choice, as_json, count, emit, facts, free_name, known, number, progress
 
-_GAP = click.option("--gap", default=1e-3, show_default=True, help="Stop when proven this close to the best possible.")
+_GAP = click.option("--gap", default=1e-3, show_default=True, help="Proven distance to stop at.")
 _SECONDS = click.option(
     "--max-seconds",
     type=float,
     metavar="T",
-    help="Be done by then [default: none; Laplace: 20 to 400].",
+    help="Be done by then [default: it depends].",
 )
 _BOUND_SECONDS = click.option("--max-seconds", type=float, metavar="T", help="Stop after this time [default: none].")
 _NOISE = click.option(
@@ -25,7 +25,8 @@ _NOISE = click.option(
     type=Choice(["gaussian", "laplace", "norm", "auto"]),
     default="gaussian",
     show_default=True,
-    help="gaussian: (epsilon, delta), optimal with proof; laplace, norm: pure epsilon; auto: the best at --epsilon.",
+    metavar="N",
+    help="gaussian, laplace, norm (pure epsilon) or auto.",
 )
 _MATRIX_NOISE = click.option(
     "--noise",
@@ -34,7 +35,7 @@ _MATRIX_NOISE = click.option(
     show_default=True,
     help="Gaussian: (epsilon, delta), optimal with proof. Laplace: pure epsilon.",
 )
-_EPSILON = click.option("--epsilon", type=float, metavar="E", help="Tell the error at this budget.")
+_EPSILON = click.option("--epsilon", type=float, metavar="E", help="Tell the error at this budget; auto: serve it.")
 _DELTA = click.option("--delta", type=float, metavar="D", help="With it, for Gaussian noise.")
 _SEED = click.option("--seed", default=0, show_default=True, help="For random numbers.")
 _STEPS = click.option("--max-steps", type=int, metavar="K", help="Stop after K steps, the same on every run.")
@@ -43,8 +44,8 @@ _WORKERS = click.option("--workers", type=int, metavar="N", help="Laplace: proce
 
 def _effort(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --quick and --thorough, for how long a Laplace search goes on without a gain."""
-    quick = click.option("--quick", "effort", flag_value="quick", help="Laplace: one look at every family.")
-    thorough = click.option("--thorough", "effort", flag_value="thorough", help="Laplace: go on four times as long.")
+    quick = click.option("--quick", "effort", flag_value="quick", help="Pure epsilon: one look at every family.")
+    thorough = click.option("--thorough", "effort", flag_value="thorough", help="Pure epsilon: go on far longer.")
     normal = click.option("--normal", "effort", flag_value="normal", default=True, hidden=True)
     return quick(thorough(normal(command)))
 
@@ -106,7 +107,7 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 )
 @problem_parameters
 @_NOISE
-@click.option("--out", "-o", metavar="B", help="Write the bundle B, a folder such as ranges.bf.")
+@click.option("--out", "-o", metavar="B", help="Write the bundle B, a folder.")
 @click.option("--family", metavar="F", help="Search one family alone, such as vertex.")
 @_SEED
 @_SECONDS
