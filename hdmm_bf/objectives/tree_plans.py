@@ -1,7 +1,7 @@
 """How the expected error of a tree norm is computed: merges of messages, moments carried along, edges as paths.
 
 A tree norm is sum_v w_v |z(v)| over the nodes of rooted trees whose leaves are the cells. Its law is a Markov chain
-down the trees, so the partition function and moments are computed from the leaves to the roots by messages over the sum s:
+down the trees, so everything is computed from the leaves to the roots by messages over the sum s:
 
     m_v(s) = exp(-w_v |s|) (m_a * m_b)(s)                      one convolution for each merge of two children a, b
     x_v(s) = m_v(s) E[phi(z) | z(v) = s]                       a few linear moments phi, odd in s

@@ -17,7 +17,7 @@ from hdmm_bf._types import Noise
 _MODULES: dict[Noise, tuple[str, ...]] = {
     "gaussian": ("dense", "marginals", "kronecker", "sectors", "bases"),
     "laplace": ("grid", "p_identity", "cell_budgets", "vertex", "dictionary", "kronecker", "unions", "cells"),
-    "norm": ("chain", "hierarchy"),
+    "norm": ("chain", "hierarchy", "blocks", "clusters"),
 }
 """Modules of the families of each noise, in the order in which they are tried."""
 

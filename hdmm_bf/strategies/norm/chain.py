@@ -82,9 +82,9 @@ def steps(problem: Problem, *, seed: int) -> Iterator[TreeDraft]:
     if short is None or limits.ending():
         return
     parents = planted(problem.policy, chain)
-    weights = _stretched(small, weights, problem.policy.num_cells)
-    tied = Lengths(problem, parents, _groups(problem.policy.num_cells, _ENDS.of(problem.policy)))
-    groups = _groups(problem.policy.num_cells, _ENDS.of(problem.policy))
+    weights = _stretched(weights, small.policy.num_cells, problem.policy.num_cells)
+    groups = _groups(problem.policy, parents)
+    tied = Lengths(problem, parents, groups)
     first = np.zeros(int(groups.max()) + 1)
     first[groups[::-1]] = weights[::-1]
     yield tree_draft(problem, parents, tied.optimised(first, QUICK)[groups], origin=NAME)
@@ -93,7 +93,7 @@ def steps(problem: Problem, *, seed: int) -> Iterator[TreeDraft]:
 def _draft(problem: Problem, small: Problem, parents: IndexArray, weights: RealVector) -> TreeDraft:
     if small is problem:
         return tree_draft(problem, parents, weights, origin=NAME)
-    weights = _stretched(small, weights, problem.policy.num_cells)
+    weights = _stretched(weights, small.policy.num_cells, problem.policy.num_cells)
     return tree_draft(problem, planted(problem.policy, chain), weights, origin=NAME)
 
 
@@ -118,10 +118,10 @@ def _outer(policy: Policy) -> list[int]:
     return [cell for cells in ordered_components(policy) for cell in (cells[0], cells[-1])]
 
 
-def _stretched(small: Problem, weights: RealVector, cells: int) -> RealVector:
+def _stretched(weights: RealVector, old: int, cells: int) -> RealVector:
     """Return the weights of a longer chain: both ends as they are, the middle cell and cut between them."""
-    old = small.policy.num_cells
-    return np.concatenate([_widened(weights[:old], cells), _widened(weights[old:-1], cells - 2), weights[-1:]])
+    cuts = cells + weights.size - 1 - 2 * old
+    return np.concatenate([_widened(weights[:old], cells), _widened(weights[old:-1], cuts), weights[-1:]])
 
 
 def _widened(values: RealVector, length: int) -> RealVector:
@@ -130,14 +130,14 @@ def _widened(values: RealVector, length: int) -> RealVector:
     return np.concatenate([values[:half], middle, values[values.size - half :]])
 
 
-def _groups(cells: int, free: int) -> IndexArray:
+def _groups(policy: Policy, parents: IndexArray) -> IndexArray:
     """Return groups of weights: the nodes at both ends by themselves, all cells between as one, and all cuts."""
+    free = _ENDS.of(policy)
 
     def grouped(length: int) -> IndexArray:
         return np.minimum(np.arange(length), free) + np.maximum(np.arange(length) - (length - free - 1), 0)
 
-    cell = grouped(cells)
-    cut = grouped(cells - 1)
+    cell, cut = grouped(policy.num_cells), grouped(parents.size - policy.num_cells)
     return np.concatenate([cell, cell.max() + 1 + cut])
 
 

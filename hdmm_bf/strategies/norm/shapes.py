@@ -45,7 +45,29 @@ def planted(policy: Policy, shape: Shape) -> IndexArray:
     trees = Trees(policy.num_cells)
     for cells in ordered_components(policy):
         shape(trees, cells)
-    return trees.parents
+    return opened(policy, trees)
+
+
+def opened(policy: Policy, trees: Trees) -> IndexArray:
+    """Return parents, without sets that are complements of others because their total is public.
+
+    Where such a root has two children, the children of one of them become its own.
+    """
+    parents, n = trees.parents, policy.num_cells
+    hidden = policy.components.ground[policy.components.labels] == BOTTOM
+    count = np.bincount(parents[parents >= 0], minlength=parents.size)
+    first, gone = np.arange(parents.size), np.zeros(parents.size, dtype=bool)
+    for node in range(parents.size):
+        parent = parents[node]
+        if parent < 0:
+            continue
+        first[parent] = first[node]
+        if node >= n and parents[parent] < 0 and count[parent] == 2 and not hidden[first[node]]:
+            count[parent] = 0  # one of the two is enough
+            gone[node] = True
+    above = np.where(np.append(gone, False)[parents], np.append(parents, -1)[parents], parents)
+    number = np.append(np.cumsum(~gone) - 1, -1)
+    return np.asarray(number[above[~gone]])
 
 
 def ordered_components(policy: Policy) -> list[list[int]]:

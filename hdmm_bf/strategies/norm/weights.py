@@ -1,13 +1,13 @@
 """The best weights of a given tree, by gradients: shares of a budget where every cell has one, else smooth lengths.
 
 Ordinary differential privacy asks that the path from every cell through its root be no longer than 1, and bounded
-privacy that no path between two cells be, for which paths of 1/2 to the root are enough. With every node taking a share of
-what its ancestors have left, and the cells all the rest, both hold whatever the shares are: no constraint is left.
+privacy that no path between two cells be, for which paths of 1/2 to the root are enough. With every node taking a share
+of what its ancestors have left, and the cells all the rest, both hold whatever the shares are: no constraint is left.
 Elsewhere the loss is
 
     log E[z^T V z] + 2 log || lengths of the edges ||_q,      q rising,
 
-in the logarithms of the weights.
+over weights that are not negative: cells of a line, for one, end without any.
 """
 
 from __future__ import annotations
@@ -49,9 +49,6 @@ class Schedule:
 QUICK = Schedule(powers=(100.0,), steps=12, rounds=1, tolerance=1e-4)
 FULL = Schedule()
 DEEP = Schedule(powers=(300.0, 2000.0, 10000.0, 50000.0), steps=150, rounds=3, tolerance=1e-8)
-
-_LEAST = 1e-7
-"""Weights at which logarithms start, where the longest edge is 1."""
 
 
 def cell_budgets(policy: Policy) -> RealVector | None:
@@ -96,26 +93,25 @@ class Lengths:
             grid = SEARCH.of(self.plan, weights)
             if not math.isfinite(grid[0]):
                 break
-            logs = np.log(np.maximum(weights, _LEAST))
             loss = functools.partial(self._loss, power=power, radius=grid[0], points=grid[1])
-            found = descend(loss, logs, steps=schedule.steps, tolerance=schedule.tolerance)
-            weights = self._scaled(np.exp(found.parameters))
+            found = descend(loss, weights, steps=schedule.steps, tolerance=schedule.tolerance, nonnegative=True)
+            weights = self._scaled(found.parameters)
         return weights
 
     def _scaled(self, weights: RealVector) -> RealVector:
         return weights / max(float((self.paths @ weights).max(initial=0.0)), 1e-300)
 
-    def _loss(self, logs: AnyArray, power: float, radius: float, points: int) -> tuple[float, AnyArray]:
-        raw = np.exp(np.clip(logs, -40.0, 40.0))
-        weights = self._scaled(raw)
-        messages = Messages(self.plan, weights, radius, points)
-        if not 0 < messages.error < math.inf:
-            return HOPELESS, np.zeros_like(logs)
+    def _loss(self, weights: AnyArray, power: float, radius: float, points: int) -> tuple[float, AnyArray]:
+        """Return the loss and its gradient; it does not change with the scale of the weights."""
         lengths = self.paths @ weights
-        powered = lengths ** (power - 1)
-        norm = float(powered @ lengths)
+        top = max(float(lengths.max(initial=0.0)), 1e-300)
+        messages = Messages(self.plan, weights / top, radius, points)
+        if not 0 < messages.error < math.inf:
+            return HOPELESS, np.zeros_like(weights)
+        powered = (lengths / top) ** (power - 1)
+        norm = float(powered @ lengths) / top
         slope = messages.slope() / messages.error + 2 * (self.turned @ powered) / norm
-        return math.log(messages.error) + 2 * math.log(norm) / power, slope * weights
+        return math.log(messages.error) + 2 * math.log(norm) / power, slope / top
 
 
 @final
