@@ -138,10 +138,11 @@ def set_queries(
     label[:cells] = np.random.default_rng(0).integers(0, 2**64, cells, dtype=np.uint64)
     count = np.zeros(parents.size, dtype=np.int64)
     count[:cells] = 1
-    for node, parent in enumerate(parents.tolist()):
-        if parent >= 0:
-            label[parent] += label[node]
-            count[parent] += count[node]
+    with np.errstate(over="ignore"):  # sums modulo 2^64
+        for node, parent in enumerate(parents.tolist()):
+            if parent >= 0:
+                label[parent] += label[node]
+                count[parent] += count[node]
     known = {(int(name), int(size)): node for node, (name, size) in enumerate(zip(label, count, strict=True))}
     names = np.add.reduceat(label[S.indices], S.indptr[:-1])
     found = [known.get((int(name), int(size))) for name, size in zip(names, sizes, strict=True)]

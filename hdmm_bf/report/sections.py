@@ -97,9 +97,9 @@ def facts(fit: Fit) -> Section:
         ("workload", f"{record['workload']} ({_count(record['num_queries'], 'query', 'queries')})"),
         ("policy", f"{record['policy']} ({_count(record['num_edges'], 'edge', 'edges')})"),
         ("domain", _domain(fit)),
-        ("noise", str(record["noise"])),
+        ("noise", NAMES[fit.noise]),
         ("family", str(record["family"])),
-        ("measured queries", str(record["num_rows"])),
+        ("sets with a weight" if fit.noise == "norm" else "measured queries", str(record["num_rows"])),
         ("unit error", f"{record['unit_error']:.6g}"),
         (name, bound),
         ("SVD bound of the paper", f"{record['svd_bound']:.6g}"),
@@ -113,6 +113,8 @@ def facts(fit: Fit) -> Section:
     if why:
         rows.insert(5, ("why this family", why))
     note = "Unit error is the total squared error over all queries for noise of variance 1 at sensitivity 1."
+    if fit.noise == "norm":
+        note = "Unit error is the total squared error over all queries, times epsilon^2 / 2, for small epsilon."
     if fit.problem.workload.is_weighted:
         note += " It and its bounds are of the queries times their weights; answers are of the queries as written."
     source = "Every number was derived again from the integers of the strategy as it ships."
