@@ -38,6 +38,9 @@ from hdmm_bf.strategies.records import TreeNorm
 TAIL = 100
 """The mass outside the tables is at most 2^-100 of the whole; it is drawn as well, but slowly."""
 
+_LEAST_TAIL = 3
+"""With at most 1/8 outside, twice the bound covers what is outside, what is further out, and rounding."""
+
 LEAST_RATIO = 2.0**-64
 """Ratios are not smaller: such noise is zero in all but one of 2^63 draws, and less would be hard to tell from none."""
 
@@ -85,6 +88,7 @@ class TreeSampler:
             own = getattr(self, name).copy()
             own.setflags(write=False)  # what was calibrated is what runs
             object.__setattr__(self, name, own)
+        assert self.tail >= _LEAST_TAIL, "the bound on the tail leaves no room"
 
     def __repr__(self) -> str:
         return f"TreeSampler({self.num_cells} cells, {self.parents.size} nodes, loss {self.loss:.6g})"
@@ -188,14 +192,12 @@ def tree_sampler(strategy: TreeNorm, policy: Policy, epsilon: float) -> TreeSamp
     roundings = _RESERVE * first.plan.roundings(expected)
     if 2 * _slack(roundings) > spent:
         raise fail("noise", f"epsilon={epsilon}", f"rounding alone may cost {float(_slack(roundings)):.3g}", _ADVICE)
-    less = _slack(roundings)
-    while True:
-        spent -= less
+    excess = _slack(roundings)
+    while excess > 0:
+        spent -= excess + Fraction(epsilon) / 2**48  # a step that moves the ratios, however small the excess
         ratios = _ratios(integers, length, spent)
         loss = _path_loss(parents, ratios, policy.edges) + _slack(roundings)
-        if loss <= Fraction(epsilon):
-            break
-        less = max(2 * less, spent / 2**52)  # ratios are floats: a smaller step may change none of them
+        excess = loss - Fraction(epsilon)
     return TreeSampler(parents, ratios, fixed, roundings, _float_up(loss))
 
 
@@ -298,7 +300,7 @@ def _draw_piece(piece: Piece, sampler: TreeSampler, count: int, source: Source) 
 
 def _split(piece: Piece, tables: list[Table], sums: Int64[np.ndarray, "k rows"], source: Source) -> None:
     """Split the sums of all nodes, parents first, into those of their children."""
-    for place in range(len(piece.nodes) - 1, -1, -1):
+    for place in range(len(piece.nodes) - 1, -1, -1) if sums.size else ():
         node = piece.nodes[place]
         if node.second >= 0:
             first, second = tables[piece.nodes[node.first].kind], tables[piece.nodes[node.second].kind]

@@ -30,6 +30,9 @@ _BLOCK = 128
 _SLOPES = 1 - np.geomspace(1, 1e-6, 48)
 """Where the exponential bound on a sum is tried, as shares of the slowest decay."""
 
+_ONE = -np.log1p(-(_SLOPES**2))
+"""Logarithms of the exponential moments of one two-sided exponential there."""
+
 _BIG = 4
 """A message that has fallen to reach-th of a quarter of its allowance leaves no more than that beyond."""
 
@@ -199,31 +202,42 @@ class _Builder:
 def predicted(kinds: tuple[Kind, ...], allowance: float) -> list[int]:
     """Estimate the reach of every kind, without tables: what memory, time and the reserve for rounding are taken from.
 
-    A message is taken for a two-sided exponential that falls to the allowance at its reach, and the sum of two by the
+    A message is taken for a two-sided exponential that falls to the allowance at its reach, and sums of such by the
     exponential (Chernoff) bound. Nothing about privacy hangs on it: `messages` finds the reach by the messages.
     """
     reaches: list[int] = []
+    growths: list[_Growth] = []
     for kind in kinds:
-        if kind.pinned:
-            reaches.append(0)
-        elif kind.first < 0:
-            reaches.append(_leaf_powers(kind.ratio, allowance)[0])
+        if kind.first < 0:
+            reach = _leaf_powers(kind.ratio, allowance)[0]
+            growth = _Growth(-math.log(kind.ratio), _ONE)
         else:
-            reaches.append(_predicted_reach(kind, kinds, reaches, allowance))
+            below = [child for child in (kind.first, kind.second) if child >= 0]
+            most = sum(reaches[child] for child in below)
+            needed = math.log(_BIG / allowance) + math.log1p(most)
+            growth = _together([growths[child] for child in below])
+            with np.errstate(divide="ignore"):
+                found = np.min((needed + growth.logs) / (_SLOPES * growth.decay - math.log(kind.ratio)))
+            reach = 0 if kind.pinned else min(math.ceil(found) + 2, most)
+            if kind.ratio < 1:
+                growth = _Growth(needed / (reach + 1), _ONE)
+        reaches.append(reach)
+        growths.append(growth)
     return reaches
 
 
-def _predicted_reach(kind: Kind, kinds: tuple[Kind, ...], reaches: list[int], allowance: float) -> int:
-    below = [child for child in (kind.first, kind.second) if child >= 0]
-    needed = math.log(_BIG / allowance) + math.log1p(sum(reaches[child] for child in below))
-    decays = [
-        -math.log(kinds[child].ratio) if kinds[child].first < 0 else needed / (reaches[child] + 1) for child in below
-    ]
-    slopes = _SLOPES * min(decays)
-    room = needed - sum(np.log1p(-((slopes / decay) ** 2)) for decay in decays)
-    with np.errstate(divide="ignore"):
-        found = float(np.min(room / (slopes - math.log(kind.ratio))))
-    return min(math.ceil(found) + 2, sum(reaches[child] for child in below))
+class _Growth(NamedTuple):
+    """Bound on the logarithm of the exponential moments of a message, at the slopes _SLOPES times its decay."""
+
+    decay: float
+    logs: Float64[np.ndarray, " _"]
+
+
+def _together(parts: list[_Growth]) -> _Growth:
+    """Add up the logarithms for an independent sum, whose decay is that of the slowest part."""
+    decay = min(part.decay for part in parts)
+    logs = [np.interp(_SLOPES * (decay / part.decay), _SLOPES, part.logs) for part in parts]
+    return _Growth(decay, np.sum(logs, axis=0))
 
 
 def work(kinds: tuple[Kind, ...], reaches: list[int]) -> tuple[int, int]:
