@@ -49,7 +49,7 @@ class Schedule:
         short, long, last: steps of a trial, of the descents of the best of them that follow, and of those at full size.
         large: columns from which one of them is enough.
         straight: steps of the parts of a descent from dense rows, which goes on with what it knows of the curvature.
-        memory: corrections it keeps: with 15 a step takes a third longer, and prefixes of 1024 cells were behind throughout.
+        memory: corrections it keeps; with 15 a step took a third longer, and a run on 1024 prefixes stayed behind.
         runners, runners_if_large: how many of them race; a single one in the first race of a large problem.
         small: columns up to which a problem is not large in this.
         largest_straight: columns up to which there are any.
@@ -118,7 +118,7 @@ class Level:
         """
         loss, memory = self.losses[1] if log else self.plain, self.schedule.memory
         start = self._padded(roots) ** 2
-        for found in minimising(loss, start, parts=parts, nonnegative=True, tolerance=1e-9, memory=memory):
+        for found in minimising(loss, start, parts=parts, nonnegative=True, tolerance=1e-10, memory=memory):
             value = found.value if log or math.isinf(found.value) else math.log(found.value)
             yield self._kept(value, np.sqrt(np.asarray(found.parameters)))
 
@@ -269,6 +269,9 @@ class Search:
     def _perturbed(self, level: Level) -> tuple[float, RealMatrix]:
         """Descend from the best with rows removed, added or shaken; on, where it comes near."""
         best, schedule = level.value, self.schedule
+        if level.n <= schedule.small:  # squares and bounds in turn get further, where steps are cheap
+            found = level.descend(self._moved(level), 2 * schedule.short)
+            return level.descend(found[1], 2 * schedule.long, tolerance=1e-10) if found[0] < best + _NEAR else found
         descent = level.straight(self._moved(level), (2 * schedule.short, 2 * schedule.long), log=True)
         found = next(descent)
         return next(descent, found) if found[0] < best + _NEAR else found
