@@ -95,8 +95,9 @@ def _workload(kind: str, n: int) -> object:
 
 def ours(kind: str, n: int) -> None:
     """Fit, and print the ratio by CPU seconds of this process."""
+    import jax  # noqa: F401  `fit` would import it after its first candidate, and it is start-up
+
     import hdmm_bf as bf
-    from hdmm_bf.objectives import by_hand  # noqa: F401  with JAX, which `fit` would import after its first candidate
 
     trace: Trace = []
     started: list[float] = []
