@@ -11,7 +11,12 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from jaxtyping import Float64, Int, Shaped
 
-Noise: TypeAlias = Literal["gaussian", "laplace"]
+Noise: TypeAlias = Literal["gaussian", "laplace", "norm"]
+"""What is drawn: on the rows of a strategy, normal or Laplace; or on the cells, by the norm of a tree."""
+
+AnyNoise: TypeAlias = Noise | Literal["auto"]
+"""A noise, or the one that serves a budget best."""
+
 Norm: TypeAlias = Literal["L1", "L2"]
 Effort: TypeAlias = Literal["quick", "normal", "thorough"]
 
@@ -56,6 +61,7 @@ __all__ = [
     "ROUNDING",
     "SUPPORT_TOLERANCE",
     "AnyArray",
+    "AnyNoise",
     "Columns",
     "EdgeArray",
     "Effort",

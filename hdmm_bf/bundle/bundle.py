@@ -1,10 +1,9 @@
 """One bundle: a fitted strategy as a folder of plain files that anybody can check.
 
-`NAME.bf/` holds `manifest.json` (what it is, and the sha256 of every other file), the strategy (`strategy.npz`, or
-`blocks.npz` for one by factors), `policy.npz`, `workload.npz` (unless a spec string says it all) and
-`certificate.json`. Nothing is pickled. A bundle is written beside its place and then renamed, so a killed process
-leaves the old one or none. What differs between kinds of strategy is how
-arrays are encoded and decoded, one module each.
+`NAME.bf/` holds `manifest.json` (what it is, and the sha256 of every other file), the strategy (`strategy.npz`,
+`blocks.npz` for one by factors, `tree.npz` for a tree norm), `policy.npz`, `workload.npz` (unless a spec string says it
+all) and `certificate.json`. Nothing is pickled. A bundle is written beside its place and then renamed, so a killed
+process leaves the old one or none. What differs between kinds of strategy is how arrays are encoded and decoded.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from hdmm_bf.bundle.checks import BLOCKS
 from hdmm_bf.bundle.files import check_place, json_bytes, parse_json, read_folder, write_folder
 from hdmm_bf.domain import Domain
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, Strategy
+from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, Strategy, TreeNorm
 
 
 @final
@@ -48,8 +47,9 @@ def encode(strategy: Any, problem: Problem, proof: dict[str, Any] | None) -> Enc
     raise TypeError(f"no files for {type(strategy).__name__}")
 
 
-@encode.register
-def _(strategy: MatrixStrategy, problem: Problem, proof: dict[str, Any] | None) -> Encoded:
+@encode.register(MatrixStrategy)
+@encode.register(TreeNorm)
+def _(strategy: MatrixStrategy | TreeNorm, problem: Problem, proof: dict[str, Any] | None) -> Encoded:
     return Encoded(*matrices.encode(strategy, problem, proof))
 
 

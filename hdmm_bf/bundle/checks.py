@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,19 +22,20 @@ from hdmm_bf import policy as policies
 from hdmm_bf import workload as workloads
 from hdmm_bf._checks import MAX_BITS, InputError, fail, whole_numbers
 from hdmm_bf._display import plain
-from hdmm_bf._types import AnyArray, EdgeArray
+from hdmm_bf._types import AnyArray, EdgeArray, Effort, Noise
 from hdmm_bf.domain import Domain
 from hdmm_bf.policy import Policy
 from hdmm_bf.policy import naming as policy_naming
-from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, MatrixStrategy
+from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, MatrixStrategy, TreeNorm
 from hdmm_bf.strategies.search import SENTENCES
 from hdmm_bf.workload import Workload
 from hdmm_bf.workload import naming as workload_naming
 
 WRITE_AGAIN = "Write the bundle again with `hdmm-bf fit ... --out`."
-FILES = frozenset({"strategy.npz", "policy.npz", "certificate.json"})
+OTHER_FILES = frozenset({"policy.npz", "certificate.json"})
+STRATEGY = "strategy.npz"
 BLOCKS = "blocks.npz"
-BLOCK_FILES = frozenset({BLOCKS, "policy.npz", "certificate.json"})
+TREE = "tree.npz"
 WORKLOAD = "workload.npz"
 WEIGHTS = "weights"
 
@@ -78,7 +79,7 @@ def blaming(folder: str | Path, name: str) -> Iterator[None]:
 
 def check_manifest(manifest: dict[str, Any]) -> None:
     """Check the type and range of everything in a manifest that is used and not derived again."""
-    _want(manifest.get("noise") in ("gaussian", "laplace"), "noise", "must be gaussian or laplace", manifest)
+    _want(manifest.get("noise") in get_args(Noise), "noise", "must be gaussian, laplace or norm", manifest)
     _want(_is_text(manifest.get("status")) and manifest["status"] in SENTENCES, "status", "is unknown", manifest)
     _want(_is_whole(manifest.get("seed")), "seed", "must be a whole number", manifest)
     gap: Any = manifest.get("requested_gap")
@@ -98,8 +99,8 @@ def check_manifest(manifest: dict[str, Any]) -> None:
     for key in ("workload", "policy"):
         _want(_is_text(manifest[key]["spec"]), key, "must be called by printable text", manifest)
     files = manifest.get("files")
-    usual = BLOCK_FILES if isinstance(files, dict) and BLOCKS in files else FILES
-    wanted = usual | ({WORKLOAD} if manifest["workload"]["file"] else set())
+    held = next((name for name in (BLOCKS, TREE) if isinstance(files, dict) and name in files), STRATEGY)
+    wanted = OTHER_FILES | {held} | ({WORKLOAD} if manifest["workload"]["file"] else set())
     _want(isinstance(files, dict) and set(files) == wanted, "files", f"must be {', '.join(sorted(wanted))}", manifest)
 
 
@@ -125,6 +126,7 @@ def _are_options(value: object) -> bool:
         "max_steps": lambda v: _is_whole(v) and v > 0,
         "workers": lambda v: _is_whole(v) and v > 0,
         "family": _is_text,
+        "effort": lambda v: v in get_args(Effort),
     }
     return isinstance(value, dict) and all(k in known and known[k](v) for k, v in value.items())
 
@@ -169,6 +171,22 @@ def stored_strategy(arrays: dict[str, AnyArray]) -> tuple[MatrixStrategy, AnyArr
     _check_weights(weights)
     record = CellStrategy if kind == CellStrategy.kind else EdgeStrategy
     return record(integers, int(bits), family), weights.astype(np.float64)
+
+
+def stored_tree(arrays: dict[str, AnyArray]) -> tuple[TreeNorm, AnyArray]:
+    """Return a tree norm and the edge weights of its yardstick, after checking the type and range of every array."""
+    _exactly(arrays, {"parents", "integers", "bits", "family", "weights"})
+    parents, integers, bits, weights = (arrays[name] for name in ("parents", "integers", "bits", "weights"))
+    _typed("parents", parents, "i", 1)
+    _typed("integers", integers, "i", 1)
+    _typed("bits", bits, "iu", 0)
+    if parents.shape != integers.shape:
+        raise fail("integers", f"{integers.size} weights", f"the tree has {parents.size} nodes", WRITE_AGAIN)
+    if not in_range(integers.astype(np.int64)) or not 0 <= int(bits) <= MOST_BITS:
+        raise fail("integers", f"with bits={int(bits)}", "must be below 2^52 in size", WRITE_AGAIN)
+    _check_weights(weights)
+    family = text("family", arrays["family"])
+    return TreeNorm(parents.astype(np.int64), integers.astype(np.int64), int(bits), family), weights.astype(np.float64)
 
 
 def in_range(integers: AnyArray) -> bool:

@@ -20,15 +20,16 @@ class Certificate:
     """What holds for a shipped strategy.
 
     Attributes:
-        noise: "gaussian" (L2) or "laplace" (L1).
+        noise: "gaussian" (L2), "laplace" (L1) or "norm" (the longest policy edge in a tree).
         sensitivity_exact: the L1 sensitivity, or the square of the L2 sensitivity, of the integers; a whole number.
         bits: binary places: the strategy is the integers over 2^bits.
         sensitivity: the sensitivity of the strategy.
         support: largest share of a query that the strategy cannot answer; 0 up to rounding.
-        unit_error: sensitivity^2 ||W A^+||_F^2.
-        svd_bound: the paper's bound.
-        lower_bound: the best proven bound; 0 where none is.
+        unit_error: sensitivity^2 ||W A^+||_F^2; for tree norms epsilon^2 E[z^T W^T W z] / 2 as epsilon goes to 0.
+        svd_bound: the paper's bound, for matrix mechanisms.
+        lower_bound: the best proven bound; 0 where none is, as for tree norms.
         gap: unit_error / lower_bound - 1; infinite where no bound is proven.
+        matrix_bound: for tree norms, the best proven bound on matrix mechanisms, which does not bind them: a yardstick.
 
     Guarantees:
         Every number is finite and none is negative, but for a gap without a bound, and for a gap below 0 by rounding.
@@ -43,9 +44,10 @@ class Certificate:
     svd_bound: float
     lower_bound: float
     gap: float
+    matrix_bound: float | None = None
 
     def __post_init__(self) -> None:
-        numbers = {name: value for name, value in asdict(self).items() if name not in ("noise", "gap")}
+        numbers = {k: v for k, v in asdict(self).items() if k not in ("noise", "gap") and v is not None}
         if self.lower_bound > 0 or self.gap != math.inf:
             numbers["gap"] = self.gap + AGREEMENT
         for name, value in numbers.items():
@@ -55,7 +57,10 @@ class Certificate:
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as plain values; the exact integer as text, which no JSON reader rounds."""
         gap = self.gap if math.isfinite(self.gap) else None  # no bound is proven
-        return {**asdict(self), "sensitivity_exact": str(self.sensitivity_exact), "gap": gap}
+        record = {**asdict(self), "sensitivity_exact": str(self.sensitivity_exact), "gap": gap}
+        if self.matrix_bound is None:
+            return {name: value for name, value in record.items() if name != "matrix_bound"}
+        return {**record, "lower_bound": None}
 
 
 @singledispatch
@@ -65,7 +70,7 @@ def certify(strategy: Any, problem: Problem, *, noise: Noise, proof: Any, bounds
     Args:
         strategy: what ships.
         problem: the workload under the policy.
-        noise: "gaussian" or "laplace".
+        noise: what is drawn.
         proof: what proves the lower bound: {"kind": "edges", "weights": ...} for strategies that are written out.
         bounds: SVD bound and lower bound, evaluated from the proof by factors, for strategies by factors.
     """
@@ -90,6 +95,13 @@ def _agree(name: str, claimed: Any, derived: Any) -> bool:
         return False
     room = AGREEMENT if name in ("gap", "support") else 0.0  # differences of nearly equal numbers
     return math.isclose(claimed, derived, rel_tol=AGREEMENT, abs_tol=room)
+
+
+def check_noise(noise: Noise, known: tuple[Noise, ...]) -> None:
+    """Refuse a noise that is not drawn for a kind of strategy."""
+    if noise not in known:
+        problem = f"is not drawn for this kind of strategy, only {' or '.join(known)}"
+        raise fail("certificate", f"noise={noise!r}", problem, "Fit the strategy again.")
 
 
 def scaled_sensitivity(exact: int, bits: int, noise: Noise) -> float:

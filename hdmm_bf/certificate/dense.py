@@ -16,7 +16,7 @@ from scipy.linalg import lapack, qr, solve_triangular
 
 from hdmm_bf._checks import fail
 from hdmm_bf._types import AGREEMENT, EPS, SUPPORT_TOLERANCE, Noise, RealMatrix, RealVector, SquareMatrix
-from hdmm_bf.certificate.certificate import Certificate, certify, scaled_sensitivity
+from hdmm_bf.certificate.certificate import Certificate, certify, check_noise, scaled_sensitivity
 from hdmm_bf.certificate.exact import exact_sensitivity, within_limit
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, MatrixStrategy
@@ -73,6 +73,7 @@ def _(
         `sensitivity_exact` is exact. `unit_error` and the bounds are within rounding, the bounds rounded down.
         Raises if the strategy does not support the workload, or if an input is not finite or of the wrong shape.
     """
+    check_noise(noise, ("gaussian", "laplace"))
     weights = np.asarray(proof["weights"], dtype=np.float64)
     _check(strategy, problem, weights)
     exact = exact_sensitivity(strategy, problem, noise)
@@ -84,8 +85,8 @@ def _(
         seen = f"a share {support:.2g} of some query lies outside the strategy's row space"
         raise fail("certificate", f"strategy with {strategy.num_rows} rows", seen, advice)
     unit_error = sensitivity**2 * trace
-    svd = _dual_bound(problem, problem.gram, np.full(weights.size, 1.0))
-    lower = float(np.maximum(svd, _dual_bound(problem, problem.gram, weights)))  # max() drops what is not a number
+    svd = dual_bound(problem, problem.gram, np.full(weights.size, 1.0))
+    lower = float(np.maximum(svd, dual_bound(problem, problem.gram, weights)))  # max() drops what is not a number
     if not unit_error >= lower * (1 - AGREEMENT):
         advice = "The numbers cannot be trusted: rescale the workload so that its weights are closer."
         raise fail("certificate", f"unit error {unit_error}", f"is below the proven bound {lower}", advice)
@@ -141,7 +142,7 @@ def semidefinite_factor(V: SquareMatrix) -> RealMatrix:
     return F
 
 
-def _dual_bound(problem: Problem, V: SquareMatrix, weights: RealVector) -> float:
+def dual_bound(problem: Problem, V: SquareMatrix, weights: RealVector) -> float:
     """(sum of the singular values of W_G diag(sqrt mu))^2 through C^T V C with L(mu) = C C^T, rounded down."""
     if weights.size == 0 or not np.any(V):
         return 0.0
@@ -167,6 +168,11 @@ def _check(strategy: MatrixStrategy, problem: Problem, weights: RealVector) -> N
     if integers.dtype != np.int64 or not within_limit(integers) or not 0 <= bits <= _MOST_BITS:
         shown = f"{integers.dtype} entries, bits={bits}"
         raise fail("certificate", shown, "the integers or their grid are out of range", "Fit again.")
+    check_weights(weights, edges)
+
+
+def check_weights(weights: RealVector, edges: int) -> None:
+    """Refuse edge weights that prove nothing."""
     if weights.shape != (edges,):
         raise fail("certificate", f"{weights.size} weights", f"the policy has {edges} edges", "Give one for each edge.")
     if not np.all(np.isfinite(weights)) or np.any(weights < 0) or (edges > 0 and not weights.sum() > 0):

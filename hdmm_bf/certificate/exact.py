@@ -97,6 +97,7 @@ def dense_sensitivity(integers: Int64[np.ndarray, "r c"], head: IndexArray, tail
     A tail of -1 is a column of zeros.
     """
     assert within_limit(integers), "differences must be exact in float64"
+    assert noise != "norm", "the noise of tree norms is not drawn on rows"
     if head.size == 0 or len(integers) == 0:
         return 0
     A = integers.astype(np.float64)
@@ -161,6 +162,7 @@ def block_sensitivity(edges: Sequence[EdgeArray], blocks: Sequence[Block], noise
         edges: the edges of every attribute's policy, BOTTOM being -1 and second.
         blocks: what is measured; rows of infinite precision carry no noise and are not counted here.
     """
+    assert noise != "norm", "the noise of tree norms is not drawn on rows"
     squares = 2 if noise == "gaussian" else 1
     levels = [_levels(block, noise) for block in blocks]
     places = [squares * sum(block.bits) for block in blocks]

@@ -15,7 +15,7 @@ import numpy as np
 
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import BOUND_ROUNDING, NOTHING, SUPPORT_TOLERANCE, Noise, RealMatrix, RealVector
-from hdmm_bf.certificate.certificate import Certificate, certify, scaled_sensitivity
+from hdmm_bf.certificate.certificate import Certificate, certify, check_noise, scaled_sensitivity
 from hdmm_bf.certificate.dense import semidefinite_factor
 from hdmm_bf.certificate.exact import GRID_BITS, block_sensitivity, differences, within_limit
 from hdmm_bf.problem.product import ProductProblem, product_view
@@ -38,6 +38,7 @@ def _(strategy: ProductStrategy, problem: Problem, *, noise: Noise, proof: Any, 
         infinite precision are invisible to every edge, exactly, in integers. Every block answers some term.
         The gap is infinite when no bound is given.
     """
+    check_noise(noise, ("gaussian", "laplace"))
     product = product_view(problem)
     for block in strategy.blocks:
         _check_block(product, block)

@@ -12,21 +12,31 @@ from hdmm_bf._display import percent, plain
 from hdmm_bf.cli.requests import inputs, problem_parameters, requested
 from hdmm_bf.cli.show import BEGAN, INTERRUPTED, Choice, as_json, count, emit, facts, free_name, known, number, progress
 
-_GAP = click.option("--gap", default=1e-3, show_default=True, help="Stop when proven this close to the best possible.")
+_GAP = click.option("--gap", default=1e-3, show_default=True, help="Proven distance to stop at.")
 _SECONDS = click.option(
     "--max-seconds",
     type=float,
     metavar="T",
-    help="Be done by then [default: none; Laplace: 20 to 400].",
+    help="Be done by then [default: it depends].",
 )
 _BOUND_SECONDS = click.option("--max-seconds", type=float, metavar="T", help="Stop after this time [default: none].")
 _NOISE = click.option(
+    "--noise",
+    type=Choice(["gaussian", "laplace", "norm", "auto"]),
+    default="gaussian",
+    show_default=True,
+    metavar="N",
+    help="gaussian, laplace, norm (pure epsilon) or auto.",
+)
+_MATRIX_NOISE = click.option(
     "--noise",
     type=Choice(["gaussian", "laplace"]),
     default="gaussian",
     show_default=True,
     help="Gaussian: (epsilon, delta), optimal with proof. Laplace: pure epsilon.",
 )
+_EPSILON = click.option("--epsilon", type=float, metavar="E", help="Tell the error at this budget; auto: serve it.")
+_DELTA = click.option("--delta", type=float, metavar="D", help="With it, for Gaussian noise.")
 _SEED = click.option("--seed", default=0, show_default=True, help="For random numbers.")
 _STEPS = click.option("--max-steps", type=int, metavar="K", help="Stop after K steps, the same on every run.")
 _WORKERS = click.option("--workers", type=int, metavar="N", help="Laplace: processes [default: one per core].")
@@ -34,8 +44,8 @@ _WORKERS = click.option("--workers", type=int, metavar="N", help="Laplace: proce
 
 def _effort(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --quick and --thorough, for how long a Laplace search goes on without a gain."""
-    quick = click.option("--quick", "effort", flag_value="quick", help="Laplace: one look at every family.")
-    thorough = click.option("--thorough", "effort", flag_value="thorough", help="Laplace: go on four times as long.")
+    quick = click.option("--quick", "effort", flag_value="quick", help="Pure epsilon: one look at every family.")
+    thorough = click.option("--thorough", "effort", flag_value="thorough", help="Pure epsilon: go on far longer.")
     normal = click.option("--normal", "effort", flag_value="normal", default=True, hidden=True)
     return quick(thorough(normal(command)))
 
@@ -44,6 +54,8 @@ def _effort(command: Callable[..., Any]) -> Callable[..., Any]:
 @problem_parameters
 @_GAP
 @_BOUND_SECONDS
+@click.option("--epsilon", type=float, metavar="E", help="Bound every unbiased mechanism of pure epsilon, too.")
+@click.option("--rho", type=float, metavar="R", help="The same for zero-concentrated privacy.")
 @as_json
 @click.pass_context
 def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
@@ -58,6 +70,7 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
     workload, policy = asked.workload, asked.policy
     with _limits.noting_interruptions() as pressed, progress("bound") as show:
         made = run.bound(workload, policy, gap=asked.gap, max_seconds=asked.max_seconds, callback=show)
+    floor = _unbiased(asked, made.lower)
     record = {
         "workload": workload.title,
         "policy": policy.title,
@@ -67,6 +80,7 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
         "svd_bound": made.svd,
         "lower_bound": made.lower,
         "gap": known(float(made.gap)),
+        "any_unbiased_rmse": floor,
     }
     if as_json:
         emit(record)
@@ -78,6 +92,9 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
         rows = [("tight bound", f"{number(made.lower)}   attained by a Gaussian strategy to {percent(made.gap)}")]
     smaller = "the same" if math.isclose(ratio, 1.0, rel_tol=1e-6) else f"{number(ratio)} times smaller"
     rows.append(("SVD bound", f"{number(made.svd)}   {smaller}"))
+    if floor is not None:
+        told = ", ".join(f"{name} {value:g}" for name, value in asked.budget.items())
+        rows.append(("any rmse", f"{number(floor)}   no unbiased mechanism is below, at {told}"))
     click.echo(facts(rows))
     if pressed.noted:
         click.echo("Interrupted: these are the bounds proven by then.")
@@ -90,7 +107,7 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 )
 @problem_parameters
 @_NOISE
-@click.option("--out", "-o", metavar="B", help="Write the bundle B, a folder such as ranges.bf.")
+@click.option("--out", "-o", metavar="B", help="Write the bundle B, a folder.")
 @click.option("--family", metavar="F", help="Search one family alone, such as vertex.")
 @_SEED
 @_SECONDS
@@ -98,6 +115,8 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 @_STEPS
 @_WORKERS
 @_GAP
+@_EPSILON
+@_DELTA
 @click.option("--devices", type=int, metavar="N", help="Spread the search over N devices of JAX.")
 @as_json
 @click.pass_context
@@ -129,21 +148,22 @@ def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any)
                 devices=devices,
                 **asked.search,
             )
+            budget = dict(asked.budget) if made.noise == "gaussian" else {"epsilon": asked.budget.get("epsilon")}
         pressed.noted |= made.status == "interrupted"
         out = asked.out
         if out is None and pressed.noted:
             out = free_name("interrupted", ".bf")
         if out is not None:
             made.save(out)  # a first Ctrl-C while it is written is noted too
-    rmse = made.rmse(**asked.budget) if asked.budget else None
+    rmse = made.rmse(**budget) if asked.budget else None
     if as_json:
-        expected = {} if rmse is None else {"budget": dict(asked.budget), "rmse": rmse}
+        expected = {} if rmse is None else {"budget": budget, "rmse": rmse}
         emit({**made.summary(), "hides": policies.hides(made.problem.policy), "bundle": out, **expected})
         context.exit(_code(pressed))
     click.echo(describe(made))
     if rmse is not None:
-        budget = ", ".join(f"{name} {value:g}" for name, value in asked.budget.items())
-        click.echo(f"Expected rmse of an answer at {budget}: {number(rmse)}")
+        told = ", ".join(f"{name} {value:g}" for name, value in budget.items())
+        click.echo(f"Expected rmse of an answer at {told}: {number(rmse)}")
     if out is not None:
         kept = "Interrupted: the best strategy so far is kept in" if pressed.noted else "Wrote"
         click.echo(f"{kept} {plain(out)}; check it with: hdmm-bf verify {plain(out)}")
@@ -156,7 +176,7 @@ def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any)
 )
 @problem_parameters
 @click.option("--strategy", "-s", "file_of_strategy", required=True, metavar="A", help="Matrix: .npy .npz .csv .mtx.")
-@_NOISE
+@_MATRIX_NOISE
 @click.option("--out", "-o", metavar="B", help="Write the bundle B, a folder such as mine.bf.")
 @_BOUND_SECONDS
 @as_json
@@ -175,7 +195,8 @@ def certify(context: click.Context, /, as_json: bool, file_of_strategy: str, **_
     asked = requested(context)
     check_apart([asked.out], [*inputs(context, asked), file_of_strategy])
     matrix = read_matrix(file_of_strategy)[1]
-    made = given.certify(asked.workload, asked.policy, matrix, noise=asked.noise, max_seconds=asked.max_seconds)
+    noise: Any = asked.noise  # gaussian or laplace
+    made = given.certify(asked.workload, asked.policy, matrix, noise=noise, max_seconds=asked.max_seconds)
     if asked.out is not None:
         made.save(asked.out)
     if as_json:
@@ -201,33 +222,107 @@ def _code(pressed: Any) -> int:
 @_effort
 @_STEPS
 @_WORKERS
+@click.option("--epsilon", type=float, metavar="E", help="Set all noises side by side at this budget.")
+@_DELTA
 @as_json
 @click.pass_context
 def compare(context: click.Context, /, as_json: bool, **_: Any) -> None:
-    """Set the paper's and the classical mechanisms beside ours and the bounds."""
+    """Set the paper's and the classical mechanisms beside ours and the bounds.
+
+    With --epsilon, and --delta for Gaussian noise, sets the noises side by side by the error of a release.
+    """
     from hdmm_bf.fit import comparison
     from hdmm_bf.strategies import limits as _limits
 
     asked = requested(context)
     with _limits.noting_interruptions() as pressed, _limits.counting_from(BEGAN), progress("compare") as show:
-        rows, made = comparison.compare(asked.workload, asked.policy, callback=show, **asked.search)
+        if asked.budget:
+            lines, record = _noises(asked, show)
+        else:
+            lines, record = _mechanisms(
+                *comparison.compare(asked.workload, asked.policy, callback=show, **asked.search)
+            )
     if as_json:
-        records = [{**row._asdict(), "ratio_to_lower": known(row.ratio_to_lower)} for row in rows]
-        emit({"rows": records, "svd_bound": made.bounds.svd, "lower_bound": made.bounds.lower})
+        emit(record)
         context.exit(_code(pressed))
-    spec = made.problem
-    click.echo(f"{spec.workload.title} under {spec.policy.title}, {asked.noise} noise")
-    width = max(len(plain(row.name)) for row in rows)
-    click.echo(f"  {'mechanism':<{width}}  {'unit error':>12}  {'ratio':>8}  kind")
-    for row in rows:
-        ratio = "-" if known(row.ratio_to_lower) is None else f"{row.ratio_to_lower:.4f}"
-        click.echo(f"  {plain(row.name):<{width}}  {row.unit_error:>12.6g}  {ratio:>8}  {row.kind}")
-    click.echo(f"  {'proven lower bound':<{width}}  {made.bounds.lower:>12.6g}  {1:>8.4f}  bound")
-    tight = made.bounds.svd / made.bounds.lower if made.bounds.lower > 0 else 1.0
-    click.echo(f"  {'SVD bound':<{width}}  {made.bounds.svd:>12.6g}  {tight:>8.4f}  bound")
+    for line in lines:
+        click.echo(line)
     if pressed.noted:
         click.echo("Interrupted: these are the mechanisms reached by then.")
     context.exit(_code(pressed))
+
+
+def _mechanisms(rows: Any, made: Any) -> tuple[list[str], dict[str, Any]]:
+    """Lay out mechanisms by their unit error."""
+    records = [{**row._asdict(), "ratio_to_lower": known(row.ratio_to_lower)} for row in rows]
+    summary = made.summary()
+    bounds = {name: summary[name] for name in ("svd_bound", "lower_bound", "matrix_bound")}
+    spec, bound = made.problem, made.matrix_bound
+    width = max(len("proven lower bound"), *(len(plain(row.name)) for row in rows))
+    lines = [
+        f"{spec.workload.title} under {spec.policy.title}, {made.noise} noise",
+        f"  {'mechanism':<{width}}  {'unit error':>12}  {'ratio':>8}  kind",
+    ]
+    for row in rows:
+        ratio = "-" if known(row.ratio_to_lower) is None else f"{row.ratio_to_lower:.4f}"
+        lines.append(f"  {plain(row.name):<{width}}  {row.unit_error:>12.6g}  {ratio:>8}  {row.kind}")
+    name, kind = ("matrix bound", "yardstick") if made.noise == "norm" else ("proven lower bound", "bound")
+    lines.append(f"  {name:<{width}}  {bound:>12.6g}  {1:>8.4f}  {kind}")
+    tight = made.bounds.svd / bound if bound > 0 else 1.0
+    lines.append(f"  {'SVD bound':<{width}}  {made.bounds.svd:>12.6g}  {tight:>8.4f}  {kind}")
+    return lines, {"rows": records, **bounds}
+
+
+def _noises(asked: Any, show: Any) -> tuple[list[str], dict[str, Any]]:
+    """Lay out noises by the error of a release."""
+    from hdmm_bf.fit.noises import compare_noises
+    from hdmm_bf.problem import inputs
+    from hdmm_bf.release.plan import plan
+
+    problem, budget = inputs.problem(asked.workload, asked.policy), dict(asked.budget)
+    given = {name: getattr(asked, name) for name in ("seed", "max_seconds", "max_steps")}
+    rows = compare_noises(problem, **budget, **given, callback=show)
+    floor = plan(rows[-1].fit, epsilon=budget["epsilon"]).any_unbiased_rmse if "delta" not in budget else None
+    told = ", ".join(f"{name} {value:g}" for name, value in budget.items())
+    lines = [
+        f"{problem.workload.title} under {problem.policy.title}, at {told}",
+        f"  {'noise':<10}{'rmse':>12}  {'promise':<24}family",
+        *(f"  {row.noise:<10}{row.rmse:>12.6g}  {row.promise:<24}{row.family}" for row in rows),
+    ]
+    if floor is not None:
+        lines.append(f"  {'any':<10}{floor:>12.6g}  no unbiased mechanism with this promise is below")
+    records = [{k: v for k, v in row._asdict().items() if k != "fit"} for row in rows]
+    return lines, {"rows": records, "budget": budget, "any_unbiased_rmse": floor}
+
+
+def _unbiased(asked: Any, lower: float) -> float | None:
+    """Return the rmse that no unbiased mechanism is below at the budget of a request."""
+    from hdmm_bf.bounds.unbiased import unbiased_error
+    from hdmm_bf.fit.problem_file import check_budget
+
+    if not asked.budget or asked.workload.is_weighted:
+        return None
+    check_budget("gaussian" if "rho" in asked.budget else "laplace", asked.budget)
+    found = unbiased_error(lower, **asked.budget)
+    return None if found is None else math.sqrt(found / asked.workload.num_queries)
+
+
+_MEASURED = {"gaussian": "row", "laplace": "row", "norm": "set"}
+"""What a strategy is made of."""
+
+
+def _beside_matrices(record: dict[str, Any]) -> str:
+    """Say where a tree norm stands beside the bound that matrix mechanisms have."""
+    if not record["matrix_bound"]:
+        return f"by {record['family']}"
+    ratio = record["unit_error"] / record["matrix_bound"]
+    return f"{ratio:.4f} times the bound of matrix mechanisms, by {record['family']}"
+
+
+def _bounds(record: dict[str, Any]) -> list[tuple[str, str]]:
+    if record["noise"] == "norm":
+        return [("matrix bound", f"{number(record['matrix_bound'])}   a yardstick: it does not bind tree norms")]
+    return [("lower bound", number(record["lower_bound"])), ("SVD bound", number(record["svd_bound"]))]
 
 
 def describe(made: Any) -> str:
@@ -236,7 +331,9 @@ def describe(made: Any) -> str:
 
     record = made.summary()
     head = f"{record['workload']} under {record['policy']}, {record['noise']} noise"
-    if record["gap"] is None:
+    if record["noise"] == "norm":
+        proven = _beside_matrices(record)
+    elif record["gap"] is None:
         proven = f"by {record['family']}; no proven bound is available for this structure"
     elif record["noise"] == "gaussian":
         proven = f"proven within {percent(record['gap'])} of the best possible"
@@ -244,9 +341,11 @@ def describe(made: Any) -> str:
         proven = f"{record['ratio_to_lower']:.4f} times the proven bound, by {record['family']}"
     rows = [
         ("unit error", f"{number(record['unit_error'])}   {proven}"),
-        ("lower bound", number(record["lower_bound"])),
-        ("SVD bound", number(record["svd_bound"])),
-        ("strategy", f"{count(record['num_rows'], 'row')}, sensitivity {number(record['sensitivity'])}"),
+        *_bounds(record),
+        (
+            "strategy",
+            f"{count(record['num_rows'], _MEASURED[made.noise])}, sensitivity {number(record['sensitivity'])}",
+        ),
         ("hidden", policies.hides(made.problem.policy)),
         ("public", "; ".join(record["discloses"]) or "nothing"),
         ("status", f"{made.sentence}"),

@@ -31,7 +31,7 @@ class _Choice(NamedTuple):
 @click.option("--workload", "-w", metavar="W", help="Spec such as all-range:64, or a file.")
 @click.option("--policy", "-g", metavar="G", help="Spec such as line:64, or a graph file.")
 @click.option("--domain", metavar="D", help="Sizes, 32x32, or names with sizes, age:100,sex:2; specs may omit them.")
-@click.option("--noise", type=Choice(["gaussian", "laplace"]), help="The default is gaussian.")
+@click.option("--noise", type=Choice(["gaussian", "laplace", "norm"]), help="The default is gaussian.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @as_json
 def init(
@@ -80,7 +80,7 @@ def _dialogue() -> _Choice:
     table = "," in domain or "x" in domain
     known = "product:line,bounded with one an attribute" if table else "line"
     policy = click.prompt(f"Policy (unbounded, bounded, {known}, threshold:4, a file)", default="threshold:4", err=True)
-    kinds = Choice(["gaussian", "laplace"])
+    kinds = Choice(["gaussian", "laplace", "norm"])
     return _Choice(domain, workload, policy, click.prompt("Noise", type=kinds, default=default.noise, err=True))
 
 

@@ -152,7 +152,7 @@ def _tell(record: dict[str, Any], settled: Any, as_json: bool, last: list[str]) 
         return
     rows = [
         ("privacy", settled.promise),
-        ("noise", f"discrete {settled.noise}, standard deviation {number(settled.stddev)} on the strategy's answers"),
+        ("noise", _noise(settled)),
         ("rmse", f"{number(settled.rmse)} expected of an answer"),
         ("hidden", record["hides"]),
         ("public", "; ".join(record["discloses"]) or "nothing"),
@@ -161,6 +161,12 @@ def _tell(record: dict[str, Any], settled: Any, as_json: bool, last: list[str]) 
     click.echo(facts(rows))
     for line in last:
         click.echo(plain(line))
+
+
+def _noise(settled: Any) -> str:
+    if settled.noise == "norm":
+        return "whole numbers on the cells, by the norm of a tree"
+    return f"discrete {settled.noise}, standard deviation {number(settled.stddev)} on the strategy's answers"
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 if TYPE_CHECKING:
     from hdmm_bf.fit.problem_file import Request
 
+_BUDGET = ("epsilon", "delta", "rho")
 _OPTIONS = ("noise", "gap", "family", "seed", "max_seconds", "max_steps", "workers", "effort", "out")
 
 
@@ -36,12 +37,16 @@ def requested(context: click.Context) -> Request:
 
     asked = context.params
     file = asked["problem"] if asked["file"] is None else asked["file"]
+    budget = {name: asked[name] for name in _BUDGET if asked.get(name) is not None}
     if file is not None:
         given = {name: asked[name] for name in ("workload", "policy", *_OPTIONS) if _is_given(context, name)}
-        return problem_file.read(file, **given)
+        return problem_file.read(file, **given, **({"budget": budget} if budget else {}))
     options = {name: asked[name] for name in _OPTIONS if name in asked}
     workload, policy = inputs.as_workload(asked["workload"]), inputs.as_policy(asked["policy"])
-    return problem_file.Request(workload=workload, policy=policy, **options)
+    made = problem_file.Request(workload=workload, policy=policy, budget=budget, **options)
+    if budget and "noise" in asked:
+        problem_file.check_budget(made.noise, budget)
+    return made
 
 
 def inputs(context: click.Context, asked: Request) -> list[str]:

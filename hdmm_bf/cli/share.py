@@ -79,8 +79,8 @@ class _Format(click.ParamType[str]):
 def export(bundle: str, kind: str, out: str, what: str, dense: bool, as_json: bool) -> None:
     """Write the strategy matrix, or the reconstruction W A^+, for other software.
 
-    npz and json also hold the kind, the edges (-1 is "no record") and the sensitivity; csv, mtx and parquet hold
-    the matrix alone.
+    Formats that can (npz, json) also hold the kind, the edges (-1 is "no record") and the sensitivity; the others
+    hold the matrix alone.
     """
     from hdmm_bf.fit import loading
     from hdmm_bf.report.export import check_apart, write_matrix

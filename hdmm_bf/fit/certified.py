@@ -13,7 +13,7 @@ from hdmm_bf.fit.options import FitOptions, final_status
 from hdmm_bf.problem.product import product_view
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies import Status, limits
-from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, Strategy
+from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, Strategy, TreeNorm
 
 
 @singledispatch
@@ -22,8 +22,9 @@ def factor_bounds(strategy: Any, problem: Problem, proof: dict[str, Any] | None)
     raise TypeError(f"no bounds for {type(strategy).__name__}")
 
 
-@factor_bounds.register
-def _(_: MatrixStrategy, problem: Problem, proof: dict[str, Any] | None) -> ProductBounds | None:
+@factor_bounds.register(MatrixStrategy)
+@factor_bounds.register(TreeNorm)
+def _(_: MatrixStrategy | TreeNorm, problem: Problem, proof: dict[str, Any] | None) -> ProductBounds | None:
     return None  # the certificate evaluates the edge weights
 
 

@@ -31,7 +31,7 @@ def compare(workload: Any, policy: Any, *, noise: Noise, **options: Any) -> tupl
     Args:
         workload: as for `fit`.
         policy: as for `fit`.
-        noise: "gaussian" or "laplace".
+        noise: "gaussian", "laplace" or "norm"; ratios of tree norms are to the bound on matrix mechanisms.
         options: other arguments of `fit`, such as max_seconds, max_steps, seed, workers, callback.
     """
     made = fit(workload, policy, noise=noise, **options)
@@ -49,12 +49,12 @@ def compare_with_baselines(made: Fit, *, others: bool) -> tuple[list[Row], list[
     table, drafts, problem = portfolio.Table(), [], made.problem
     if others:
         with threads_for(problem.policy.num_cells):
-            drafts = list(portfolio.Floors(problem, table, "L1" if made.noise == "laplace" else "L2"))
+            drafts = list(portfolio.Floors(problem, table, "L2" if made.noise == "gaussian" else "L1"))
     for name, error in {**made.reached, made.family: made.unit_error}.items():
         if name not in table.errors:
             table.note(name, error, "ours")
     rows = [
-        Row(name, error, _ratio(error, made.bounds.lower), table.kinds[name]) for name, error in table.errors.items()
+        Row(name, error, _ratio(error, made.matrix_bound), table.kinds[name]) for name, error in table.errors.items()
     ]
     return sorted(rows, key=lambda row: (row.unit_error, row.name)), drafts, table.kinds
 

@@ -135,13 +135,22 @@ class Fit:
 
     @property
     def unit_error(self) -> float:
-        """sensitivity^2 ||W A^+||_F^2 of the strategy as shipped, W being the queries times their weights."""
+        """sensitivity^2 ||W A^+||_F^2 of the strategy as shipped, W being the queries times their weights.
+
+        For tree norms epsilon^2 E[z^T W^T W z] / 2 in the limit of small epsilon.
+        """
         return self.certificate.unit_error
 
     @property
     def gap(self) -> float:
         """unit_error / lower bound - 1, the proven distance to the best possible."""
         return self.certificate.gap
+
+    @property
+    def matrix_bound(self) -> float:
+        """The best proven bound on matrix mechanisms; for tree norms, which it does not bind, a yardstick."""
+        certificate = self.certificate
+        return certificate.lower_bound if certificate.matrix_bound is None else certificate.matrix_bound
 
     @property
     def certified(self) -> bool:
@@ -181,8 +190,8 @@ class Fit:
         """
         if not (rmse > 0 and math.isfinite(rmse)):
             raise fail("fit.epsilon_for", f"rmse={rmse}", "must be a positive number", "Use for example 5.0.")
-        if (delta is None) != (self.noise == "laplace"):
-            advice = "Give delta for Gaussian noise, and none for Laplace noise."
+        if (delta is None) != (self.noise != "gaussian"):
+            advice = "Give delta for Gaussian noise, and none for pure epsilon."
             raise fail("fit.epsilon_for", f"delta={delta}", f"does not go with {self.noise} noise", advice)
         if self.unit_error == 0:
             raise fail("fit.epsilon_for", f"rmse={rmse}", "the answers are public and have no error", "Publish them.")
@@ -222,7 +231,8 @@ class Fit:
             "unit_error": self.unit_error,
             "sensitivity": self.certificate.sensitivity,
             "svd_bound": self.certificate.svd_bound,
-            "lower_bound": lower,
+            "lower_bound": None if self.noise == "norm" else lower,
+            "matrix_bound": self.matrix_bound,
             "ratio_to_svd": self._ratio(self.certificate.svd_bound),
             "ratio_to_lower": self._ratio(lower),
             "gap": self.gap if math.isfinite(self.gap) else None,

@@ -60,6 +60,8 @@ def certify(
     """
     started = limits.now()
     problem = inputs.problem(workload, policy)
+    if noise == "norm":
+        raise fail("certify", "noise='norm'", "is for trees, not for matrices", "Use laplace or gaussian.")
     options = FitOptions(noise=noise, max_seconds=max_seconds, started=started).checked(problem)
     A = _checked(strategy, problem)
     with limits.noting_interruptions(), threads_for(problem.policy.num_cells):

@@ -13,12 +13,14 @@ from hdmm_bf import bundle
 from hdmm_bf._checks import fail
 from hdmm_bf._display import plain
 from hdmm_bf._linalg import AGREEMENT, BOUND_ROUNDING, threads_for
-from hdmm_bf.bundle.checks import BLOCKS, refuse
+from hdmm_bf.bundle.checks import BLOCKS, STRATEGY, TREE, refuse
 from hdmm_bf.certificate import Certificate, disagreements
 from hdmm_bf.fit.certified import certificate
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.strategies import TracePoint
-from hdmm_bf.strategies.records import ProductStrategy
+
+_ADDED = frozenset({"matrix_bound"})
+"""Claims that bundles of the first version do not make; whatever follows from them is derived anyway."""
 
 _GRID_ROOM = 1.1, 1e-6
 """Factor and rest by which putting a converged strategy on its grid may exceed the requested gap."""
@@ -77,7 +79,7 @@ def _derive(path: str | Path, contents: bundle.Contents) -> Certificate:
         with threads_for(problem.policy.num_cells), np.errstate(all="ignore"):  # what is not finite is refused
             return certificate(strategy, problem, noise=noise, proof=proof)
     except (ValueError, ArithmeticError, LookupError, TypeError) as error:
-        file = BLOCKS if strategy.kind == ProductStrategy.kind else "strategy.npz"
+        file = next(name for name in (BLOCKS, TREE, STRATEGY) if name in contents.manifest["files"])
         raise refuse(path, file, f"cannot be certified ({error})") from None
 
 
@@ -95,7 +97,9 @@ def _manifest_disagreements(manifest: dict[str, Any], made: Fit) -> list[str]:
     found += [
         f"{name} is claimed to be {manifest.get(name)}, derived {value}"
         for name, value in derived.items()
-        if name not in certificate.as_dict() and not _same(manifest.get(name), value)
+        if name not in certificate.as_dict()
+        and not (name in _ADDED and name not in manifest)
+        and not _same(manifest.get(name), value)
     ]
     factor, rest = _GRID_ROOM
     if made.status == "converged" and made.gap > factor * made.requested_gap + rest:

@@ -6,6 +6,7 @@ import math
 import os
 from typing import Any
 
+from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import Noise
 from hdmm_bf.parallel.workers import default_workers
 from hdmm_bf.problem import inputs
@@ -15,7 +16,7 @@ from hdmm_bf.strategies import registry
 from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.laplace import p_identity, vertex
 
-DENSE_CELLS: dict[Noise, int] = {"gaussian": 4096, "laplace": 4096}
+DENSE_CELLS: dict[Noise, int] = {"gaussian": 4096, "laplace": 4096, "norm": 2**14}
 """Cells up to which dense matrices are searched when nothing else is asked for: beyond, a fit takes many minutes."""
 
 PRODUCT_CELLS = 1100
@@ -39,6 +40,9 @@ _FREE, _MOVES = 50, 8
 
 _SMALL = 64
 """Cells of the coarsest level of p-identity."""
+
+_MESSAGES = 12000
+"""Tree norms: numbers a cell that messages and their gradients hold."""
 
 _FACTORS = 2
 """Structured: matrices an attribute, besides the tensors over the cells that the family keeps."""
@@ -64,6 +68,8 @@ def memory_needed(
     if product is not None:
         return product_bytes(product, family or (choose(product) if noise == "gaussian" else "kronecker"))
     edges = problem.policy.num_edges
+    if noise == "norm":
+        return norm_bytes(problem)
     if noise == "gaussian":
         return dense_bytes(problem.policy.num_cells, edges)
     one = dense_bytes(problem.policy.num_cells, edges) + _laplace_bytes(problem)
@@ -74,6 +80,22 @@ def is_large(problem: Problem, noise: Noise) -> bool:
     """Whether a domain is too large for dense matrices, unless they are asked for."""
     several = noise == "laplace" and problem.policy.domain.num_attributes > 1
     return problem.policy.num_cells > (PRODUCT_CELLS if several else DENSE_CELLS[noise])
+
+
+def norm_bytes(problem: Problem) -> int:
+    """Predict the peak of a fit of tree norms: JAX, the yardstick up to 4096 cells, messages of every set."""
+    cells, edges = problem.policy.num_cells, problem.policy.num_edges
+    yardstick = dense_bytes(cells, edges) if cells <= DENSE_CELLS["gaussian"] else _PROGRAM + _EDGE_BYTES * edges
+    return _JAX + yardstick + _MESSAGES * cells * 8
+
+
+def check_norm_size(problem: Problem) -> None:
+    """Refuse more cells than trees are searched for, and more than fit in memory."""
+    cells, most = problem.policy.num_cells, DENSE_CELLS["norm"]
+    advice = "Use a smaller domain, or another noise."
+    if cells > most:
+        raise fail("fit", f"{cells} cells", f"are more than the {most} that tree norms are searched for", advice)
+    fits("fit", f"{cells} cells", norm_bytes(problem), advice=advice, limit=most_memory())
 
 
 def most_memory() -> int:

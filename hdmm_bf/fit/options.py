@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, final, get_args
+from typing import Any, cast, final, get_args
 
 import numpy as np
 
@@ -15,20 +15,17 @@ from hdmm_bf.fit.fit import Fit
 from hdmm_bf.parallel.devices import Mesh
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.problem.transform import Problem
+from hdmm_bf.release.privacy import NAMES
 from hdmm_bf.strategies import Callback, Status, limits, registry
 from hdmm_bf.strategies.drafts import Draft, draft
 from hdmm_bf.strategies.gaussian.choose import choose
-from hdmm_bf.strategies.laplace import grid as grids
 from hdmm_bf.strategies.laplace import p_identity
 
 DEFAULT_GAP = 1e-3
 PRODUCT_FAMILIES = registry.names(structured=True)
 """Names of structured families."""
 
-FAMILIES: dict[Noise, tuple[str, ...]] = {
-    "gaussian": registry.names("gaussian"),
-    "laplace": registry.names("laplace"),
-}
+FAMILIES: dict[Noise, tuple[str, ...]] = {noise: registry.names(noise) for noise in get_args(Noise)}
 """The families that a fit may be asked for, dense and structured."""
 
 _MOST_WORKERS = 256
@@ -79,7 +76,7 @@ class FitOptions:
         check_search(self.noise, self.gap, self.max_seconds, self.family)
         if self.effort not in get_args(Effort):
             raise fail("fit", f"effort={self.effort!r}", "is none", nearest(str(self.effort), get_args(Effort)))
-        _check_grid(problem, self.family)
+        _check_possible(problem, self.noise, self.family)
         seconds = None if self.max_seconds is None else float(self.max_seconds)
         return replace(
             self,
@@ -105,14 +102,14 @@ def _workers(value: int | None) -> int | None:
 
 def check_search(noise: str, gap: float, max_seconds: float | None, family: str | None) -> None:
     """Refuse options of a search that are out of range or do not go together."""
-    if noise not in ("gaussian", "laplace"):
-        raise fail("fit", f"noise={noise!r}", "is not a noise", nearest(str(noise), ("gaussian", "laplace")))
+    if noise not in get_args(Noise):
+        raise fail("fit", f"noise={noise!r}", "is not a noise", nearest(str(noise), get_args(Noise)))
     if not _is_positive(gap) or not (max_seconds is None or _is_positive(max_seconds)):
         shown = f"gap={gap}, max_seconds={max_seconds}"
         advice = "Use for example gap=1e-3, max_seconds=60; leave max_seconds out for no limit of yours."
         raise fail("fit", shown, "both must be positive numbers", advice)
     if family is not None:
-        _check_family("gaussian" if noise == "gaussian" else "laplace", family)
+        _check_family(cast(Noise, noise), family)
 
 
 def _is_positive(value: object) -> bool:
@@ -125,18 +122,19 @@ def _check_family(noise: Noise, family: object) -> None:
     if family in FAMILIES[noise]:
         return
     shown = f"family={family!r}"
-    if family in FAMILIES["laplace"]:
-        raise fail("fit", shown, "is for Laplace noise", "Leave the family out: the Gaussian search is optimal.")
-    if family in FAMILIES["gaussian"]:
+    meant = next((other for other, names in FAMILIES.items() if family in names), None)
+    if meant is not None:
         advice = f"Leave the family out, or use one of {', '.join(FAMILIES[noise])}."
-        raise fail("fit", shown, "is for Gaussian noise", advice)
-    raise fail("fit", shown, f"is not a family for {noise.capitalize()} noise", nearest(str(family), FAMILIES[noise]))
+        if noise == "gaussian":
+            advice = "Leave the family out: the Gaussian search is optimal."
+        raise fail("fit", shown, f"is for {NAMES[meant]}", advice)
+    raise fail("fit", shown, f"is not a family for {NAMES[noise]}", nearest(str(family), FAMILIES[noise]))
 
 
-def _check_grid(problem: Problem, family: str | None) -> None:
-    if family == grids.NAME and grids.parts(problem) is None:
-        shown = f"family={family!r} for {problem.policy.spec}"
-        raise fail("fit", shown, grids.FAMILY.needs, "Leave the family out.")
+def _check_possible(problem: Problem, noise: Noise, family: str | None) -> None:
+    known = None if family is None else registry.family(noise, family)
+    if known is not None and not known.structured and not known.possible(problem):
+        raise fail("fit", f"family={family!r} for {problem.policy.spec}", known.needs, "Leave the family out.")
 
 
 def final_status(status: Status, certificate: Certificate, wanted: float) -> Status:
@@ -153,6 +151,8 @@ def check_path(problem: Problem, options: FitOptions, product: ProductProblem | 
     """Refuse what the search for this problem would not use: nothing that is asked for is dropped."""
     if options.mesh is not None:
         check_spread(problem, options, product)
+    if options.noise == "norm" and options.start is not None:
+        raise fail("fit", "start", "tree norms do not start from an earlier fit", "Leave start out.")
     if options.start is not None and product is not None:
         shown = f"start for {problem.policy.num_cells} cells, {options.noise} noise, family={options.family!r}"
         raise fail("fit", shown, "structured families do not start from an earlier fit", "Leave start out.")
@@ -160,9 +160,10 @@ def check_path(problem: Problem, options: FitOptions, product: ProductProblem | 
         where = "structured" if product is not None else "Gaussian"
         advice = "Leave effort out; it is for Laplace noise and dense matrices."
         raise fail("fit", f"effort={options.effort!r}", f"a search that is {where} does not use it", advice)
-    alone = options.noise == "gaussian" or product is not None or options.mesh is not None
+    alone = options.noise != "laplace" or product is not None or options.mesh is not None
     if alone and options.workers is not None and options.workers > 1:
-        where = "on devices" if options.mesh is not None else "structured" if product is not None else "Gaussian"
+        kind = "Gaussian" if options.noise == "gaussian" else "for tree norms"
+        where = "on devices" if options.mesh is not None else "structured" if product is not None else kind
         advice = "Leave workers out; they are for Laplace noise and dense matrices."
         raise fail("fit", f"workers={options.workers}", f"a search that is {where} runs in one process", advice)
 
@@ -170,6 +171,8 @@ def check_path(problem: Problem, options: FitOptions, product: ProductProblem | 
 def check_spread(problem: Problem, options: FitOptions, product: ProductProblem | None) -> None:
     """Refuse to spread over devices what would not be spread."""
     noise, family = options.noise, options.family
+    if noise == "norm":
+        raise fail("fit", "devices with noise='norm'", "searches of tree norms run on the host", "Leave devices out.")
     if product is not None:
         name = family or choose(product)
         if noise == "gaussian" and name == "kronecker":
@@ -196,8 +199,8 @@ def start_draft(problem: Problem, start: Fit | RealVector | None) -> Draft | Non
         raise fail("fit", f"start for {old.spec}", f"is for another policy than {policy.spec}", advice)
     matrix = start.strategy.matrix()
     kind = start.strategy.kind
-    if kind == "blocks":
-        raise fail("fit", f"start by {start.family}", "is a strategy by factors", "Start from one that is written out.")
+    if kind not in ("vertex", "edge"):
+        raise fail("fit", f"start by {start.family}", "is no matrix", "Start from a strategy that is written out.")
     if kind == "vertex":
         matrix = problem.grounding.columns(matrix)
     return draft(problem, kind, matrix, norm="L1", origin=start.strategy.family)

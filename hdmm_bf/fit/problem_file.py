@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, final, get_args
 from hdmm_bf import policy as policies
 from hdmm_bf import workload as workloads
 from hdmm_bf._checks import fail, naming, nearest, utf8_text
-from hdmm_bf._types import Effort, Noise
+from hdmm_bf._types import AnyNoise, Effort, Noise
 from hdmm_bf.domain import Domain, as_domain
 from hdmm_bf.fit.options import DEFAULT_GAP, FAMILIES
 from hdmm_bf.policy import Policy
@@ -41,7 +41,7 @@ Place = tuple[str | int, ...]
 """Where a value stands: ("fit", "gap"), ("domain", "attribute", 0, "name")."""
 
 _LARGEST = sys.float_info.max
-_NOISES = ("gaussian", "laplace")
+_NOISES = (*get_args(Noise), "auto")
 _HEADER = re.compile(r"(\[\[?)([^\[\]]+)\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"""((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
 _NAME = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
@@ -59,7 +59,7 @@ class Request:
 
     workload: Workload
     policy: Policy
-    noise: Noise = "gaussian"
+    noise: AnyNoise = "gaussian"
     gap: float = DEFAULT_GAP
     family: str | None = None
     seed: int = 0
@@ -73,9 +73,13 @@ class Request:
     @property
     def search(self) -> dict[str, Any]:
         """The arguments of `fit` and `compare` that say how to search."""
-        return {
-            name: getattr(self, name) for name in ("noise", "seed", "max_seconds", "max_steps", "workers", "effort")
-        }
+        names = ("noise", "seed", "max_seconds", "max_steps", "workers", "effort")
+        chosen = {name: getattr(self, name) for name in names}
+        if self.noise != "auto":
+            return chosen
+        if self.budget.get("rho") is not None:
+            raise fail("fit", "noise='auto' with rho", "compares noises at an epsilon", "Give epsilon and delta.")
+        return {**{name: chosen[name] for name in names[:4]}, **self.budget}
 
 
 class _Kind(NamedTuple):
@@ -133,7 +137,7 @@ _SCHEMA: dict[str, dict[str, _Kind]] = {
         "weights": _Kind("a list of positive numbers", lambda v: _is_list(v, _is_positive), "[1, 2.5]"),
     },
     "fit": {
-        "noise": _Kind("gaussian or laplace", lambda v: v in _NOISES, '"gaussian"'),
+        "noise": _Kind("gaussian, laplace, norm or auto", lambda v: v in _NOISES, '"gaussian"'),
         "gap": _POSITIVE._replace(example="1e-3"),
         "family": _Kind("text", _is_text, '"p-identity"'),
         "seed": _Kind("a whole number of at least 0", lambda v: _is_whole(v, 0), "0"),
@@ -175,12 +179,20 @@ def from_text(text: str, file: Path, **flags: Any) -> Request:
     workload = flags.pop("workload", None)
     made_policy = policies.parse(policy, domain=domain) if policy is not None else _policy(problem, domain)
     made_workload = workloads.parse(workload, domain=domain) if workload is not None else _workload(problem, domain)
+    given = flags.pop("budget", None)
     options = {**_fit_options(problem, out=flags.get("out")), **flags}
-    budget = {name: float(value) for name, value in problem.tables.get("release", {}).items()}
+    budget = given or {name: float(value) for name, value in problem.tables.get("release", {}).items()}
     if budget:
         with problem.at("release"):
-            noise_variance(options.get("noise", "gaussian"), **budget)  # refuses what does not go together
+            check_budget(options.get("noise", "gaussian"), budget)
     return Request(workload=made_workload, policy=made_policy, budget=budget, **options)
+
+
+def check_budget(noise: AnyNoise, budget: Mapping[str, float]) -> None:
+    """Refuse privacy parameters that do not go together, or not with a noise."""
+    if noise == "auto":
+        noise = "gaussian" if "delta" in budget else "laplace"
+    noise_variance(noise, **budget)
 
 
 def _fit_options(problem: _File, *, out: str | None) -> dict[str, Any]:
@@ -297,10 +309,11 @@ def _check_table(problem: _File, place: Place, table: dict[str, Any], known: Map
 def _check_family(problem: _File, family: str) -> None:
 
     noise = problem.tables["fit"].get("noise", "gaussian")
-    known = {*FAMILIES["gaussian"], *FAMILIES["laplace"]}
+    known = {name for names in FAMILIES.values() for name in names}
     if family not in known:
         with problem.at("fit", "family"):
-            raise fail("fit", f"family = {family!r}", "is not a family", nearest(family, FAMILIES[noise]))
+            offered = sorted(known) if noise == "auto" else FAMILIES[noise]
+            raise fail("fit", f"family = {family!r}", "is not a family", nearest(family, offered))
 
 
 def _one_of(problem: _File, table: str, keys: tuple[str, ...]) -> str:

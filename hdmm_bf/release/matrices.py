@@ -179,9 +179,10 @@ class MatrixRecovery(Recovery):
         return checked_counts(self.problem, counts)
 
     def _noise(self, settled: Plan, callback: Progress) -> Int64[np.ndarray, " r"]:
-        if settled.sampler is None:  # sensitivity zero: every answer is public
+        sampler = settled.row_sampler
+        if sampler is None:  # sensitivity zero: every answer is public
             return np.zeros(self.strategy.num_rows, dtype=np.int64)
-        return settled.sampler.draw(self.strategy.num_rows, callback=callback)
+        return sampler.draw(self.strategy.num_rows, callback=callback)
 
     def _measured(self, kept: RealVector, data: Int64[np.ndarray, " n"]) -> Cells:
         totals = self.problem.grounding.totals(data)
@@ -250,7 +251,8 @@ class CellRecovery(MatrixRecovery):
         grounding = self.problem.grounding
         grounded = data.copy()
         grounded[grounding.given_up] -= grounding.totals(data)
-        return exact_product(self.strategy.integers, grounded, room=settled.sampler.reach if settled.sampler else 0)
+        sampler = settled.row_sampler
+        return exact_product(self.strategy.integers, grounded, room=sampler.reach if sampler else 0)
 
     def add_noise(self, exact: AnyArray, data: Int64[np.ndarray, " n"], settled: Plan, callback: Progress) -> Cells:
         """Return the estimate from A x + noise."""

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import singledispatch
 from typing import Any, Protocol, final, runtime_checkable
 
 from hdmm_bf._checks import fail
 from hdmm_bf._types import Noise
+from hdmm_bf.bounds.unbiased import unbiased_error
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release import noise as samplers
+from hdmm_bf.release import tree_noise
 from hdmm_bf.release.noise import Sampler
 from hdmm_bf.release.privacy import noise_variance, weak_promises, zcdp_epsilon, zcdp_rho
-from hdmm_bf.strategies.records import Strategy
+from hdmm_bf.release.tree_noise import TreeSampler
+from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, Strategy, TreeNorm
 
 _LARGEST_CONVERTED = 1e4
 
@@ -50,36 +54,51 @@ class Plan:
     """Noise that was checked against a request.
 
     Attributes:
-        noise: "laplace" or "gaussian".
+        noise: "laplace", "gaussian" or "norm".
         epsilon: the epsilon asked for, or None when rho was.
         delta: the delta asked for, or None.
         rho: the zCDP parameter of Gaussian noise, or None.
-        sampler: the noise on the strategy's integers; None when every answer is public and no noise is needed.
+        sampler: the noise on the strategy's integers, or on the cells; None when every answer is public and no noise is
+            needed.
         calibrated: the exact sensitivity of the integers that the noise was made for.
         bits: binary places of the strategy's grid.
         num_queries: how many.
         expected_error: expected total squared error of the answers as written, with the noise that will be drawn.
+        unbiased_error: what the total squared error of no unbiased mechanism with the same promise is below; None where
+            no such bound is known.
     """
 
     noise: Noise
     epsilon: float | None
     delta: float | None
     rho: float | None
-    sampler: Sampler | None
+    sampler: Sampler | TreeSampler | None
     calibrated: int
     bits: int
     num_queries: int
     expected_error: float = 0.0
+    unbiased_error: float | None = None
+
+    @property
+    def row_sampler(self) -> Sampler | None:
+        """The noise on the strategy's rows."""
+        assert not isinstance(self.sampler, TreeSampler), "the noise of tree norms is drawn on the cells"
+        return self.sampler
 
     @property
     def stddev(self) -> float:
-        """Standard deviation of the noise on one row of the strategy."""
+        """Standard deviation of the noise on one row of the strategy; none where noise is drawn on the cells."""
+        if isinstance(self.sampler, TreeSampler):
+            return math.nan
         return 0.0 if self.sampler is None else math.ldexp(math.sqrt(self.sampler.variance), -self.bits)
 
     @property
     def scale(self) -> float:
-        """Scale of the noise on a row of precision 1."""
-        return 0.0 if self.sampler is None else math.ldexp(self.sampler.scale, -self.bits)
+        """Scale of the noise on a row of precision 1; for tree norms, how large a norm weighs 1 / e."""
+        if self.sampler is None:
+            return 0.0
+        grid = self.sampler.scale if isinstance(self.sampler, Sampler) else self.calibrated / self.sampler.loss
+        return math.ldexp(grid, -self.bits)
 
     @property
     def rmse(self) -> float:
@@ -87,14 +106,19 @@ class Plan:
         return math.sqrt(self.expected_error / self.num_queries)
 
     @property
+    def any_unbiased_rmse(self) -> float | None:
+        """Root mean squared error below which no unbiased mechanism of the same promise is; None where unknown."""
+        return None if self.unbiased_error is None else math.sqrt(self.unbiased_error / self.num_queries)
+
+    @property
     def loss(self) -> dict[str, float | None]:
-        """What the noise is made for: epsilon of Laplace noise, rho of Gaussian noise."""
-        return {"epsilon": self.epsilon} if self.noise == "laplace" else {"rho": self.rho}
+        """What the noise is made for: rho of Gaussian noise, epsilon of the others."""
+        return {"rho": self.rho} if self.noise == "gaussian" else {"epsilon": self.epsilon}
 
     @property
     def promise(self) -> str:
         """The guarantee, in words."""
-        if self.noise == "laplace":
+        if self.noise != "gaussian":
             return f"epsilon = {self.epsilon:g}"
         parts = [f"rho = {self.rho:.6g} (zCDP)"]
         if self.epsilon is not None:
@@ -106,31 +130,32 @@ class Plan:
         """What whoever signs off the release should know: a sentence for each parameter that promises little."""
         return weak_promises(epsilon=self.epsilon, delta=self.delta, rho=self.rho)
 
-    def check_made_for(self, certificate: Certificate, derived: int, bits: int) -> None:
+    def check_made_for(self, certificate: Certificate, derived: int, bits: int, problem: Problem) -> None:
         """Refuse to be carried out on integers of another sensitivity than the plan's, or than their certificate's.
 
         Args:
             certificate: what the fit claims.
             derived: the exact sensitivity of the integers that are about to be used.
             bits: their binary places.
+            problem: the policy that is to hold.
         """
         made_for = self.noise, self.calibrated, self.bits
         if (self.sampler is None) != (self.calibrated == 0):
             raise fail("release", "plan", "has noise that does not go with its sensitivity", "Make a new plan.")
-        self._confirm()
+        self._confirm(problem)
         if made_for != (certificate.noise, certificate.sensitivity_exact, certificate.bits):
             raise fail("release", "plan", "was made for another strategy", "Make a plan for this one.")
         if (derived, bits) != (self.calibrated, self.bits):
-            problem = "has another sensitivity than its certificate says"
-            raise fail("release", "strategy", problem, "Certify it: fit again, or load it from its bundle.")
+            seen = "has another sensitivity than its certificate says"
+            raise fail("release", "strategy", seen, "Certify it: fit again, or load it from its bundle.")
 
-    def _confirm(self) -> None:
+    def _confirm(self, problem: Problem) -> None:
         """Ask the privacy map of the noise once more, so that what was confirmed is what runs."""
         if self.sampler is None:
             return
-        asked = self.epsilon if self.noise == "laplace" else self.rho
-        lossy = asked is None or not samplers.privacy_loss(self.sampler, self.calibrated) <= asked
-        if not lossy and self.noise == "gaussian" and self.epsilon is not None and self.delta is not None:
+        asked = self.rho if self.noise == "gaussian" else self.epsilon
+        lossy = asked is None or not privacy_loss(self.sampler, self.calibrated, problem) <= asked
+        if not lossy and isinstance(self.sampler, Sampler) and self.epsilon is not None and self.delta is not None:
             lossy = not samplers.approximate_epsilon(self.sampler, self.calibrated, self.delta) <= self.epsilon
         if lossy or self.sampler.noise != self.noise:
             raise fail("release", "plan", "has less noise than its promise needs", "Make a new plan.")
@@ -153,6 +178,7 @@ class Plan:
             "grid_bits": self.bits,
             "expected_error": self.expected_error,
             "rmse": self.rmse,
+            "any_unbiased_rmse": self.any_unbiased_rmse,
             "warnings": self.warnings,
         }
 
@@ -162,19 +188,20 @@ def plan(fit: Fitted, *, epsilon: float | None = None, delta: float | None = Non
 
     Args:
         fit: a fitted strategy.
-        epsilon: the privacy loss; alone for Laplace noise, with delta for Gaussian noise.
+        epsilon: the privacy loss; alone for pure epsilon, with delta for Gaussian noise.
         delta: the probability that it is exceeded.
         rho: the zCDP parameter, instead of epsilon and delta.
 
     Guarantees:
         OpenDP's privacy map of the noise, at the exact integer sensitivity of the strategy under the policy, is at most
-        what was asked for.
+        what was asked for; for tree norms, the loss that is derived from the ratios of the noise on every policy edge.
     """
     certificate = fit.certificate
     noise_variance(certificate.noise, epsilon=epsilon, delta=delta, rho=rho)  # refuses what does not go together
     if epsilon is not None and delta is not None and epsilon > _LARGEST_CONVERTED:
         problem = f"is beyond {_LARGEST_CONVERTED:g}, where zCDP is not converted"
         raise fail("release", f"epsilon={epsilon}", problem, "Use a smaller epsilon, or rho.")
+    floor = _unbiased_error(fit, epsilon=epsilon, delta=delta, rho=rho)
     if certificate.noise == "gaussian" and rho is None:
         assert epsilon is not None
         assert delta is not None
@@ -182,12 +209,21 @@ def plan(fit: Fitted, *, epsilon: float | None = None, delta: float | None = Non
     exact = certificate.sensitivity_exact
     sampler = None
     if exact > 0:
-        sampler = _checked_sampler(exact, epsilon if rho is None else rho, certificate.noise)
-        if epsilon is not None and delta is not None:
+        sampler = noise_for(fit.strategy, fit.problem, exact, epsilon if rho is None else rho, certificate.noise)
+        if isinstance(sampler, Sampler) and epsilon is not None and delta is not None:
             rho, sampler = _confirmed(exact, sampler, epsilon, delta)
     m = fit.problem.workload.num_queries
     settled = Plan(certificate.noise, epsilon, delta, rho, sampler, exact, certificate.bits, m)
-    return replace(settled, expected_error=_expected_error(fit, settled))
+    return replace(settled, expected_error=_expected_error(fit, settled), unbiased_error=floor)
+
+
+def _unbiased_error(fit: Fitted, **promise: float | None) -> float | None:
+    """From the bound on matrix mechanisms, which is of the queries as written unless they have weights."""
+    if fit.problem.workload.is_weighted:
+        return None
+    certificate = fit.certificate
+    bound = certificate.lower_bound if certificate.matrix_bound is None else certificate.matrix_bound
+    return unbiased_error(bound, **promise)
 
 
 def _expected_error(fit: Fitted, settled: Plan) -> float:
@@ -198,12 +234,36 @@ def _expected_error(fit: Fitted, settled: Plan) -> float:
     return float(fit.recovery.total_variance(settled, certificate))
 
 
-def _checked_sampler(exact: int, loss: float | None, noise: Noise) -> Sampler:
+@singledispatch
+def noise_for(strategy: Any, problem: Problem, exact: int, loss: float | None, noise: Noise) -> Sampler | TreeSampler:
+    """Return the noise of a strategy for a privacy loss; one implementation per record."""
+    raise TypeError(f"no noise for {type(strategy).__name__}")
+
+
+@noise_for.register
+def _(strategy: TreeNorm, problem: Problem, exact: int, loss: float | None, noise: Noise) -> Sampler | TreeSampler:
+    assert loss is not None
+    sampler = tree_noise.tree_sampler(strategy, problem.policy, loss)
+    if not sampler.loss <= loss:  # tables are made, and the loss derived from them, when something is drawn
+        raise fail("release", f"loss {sampler.loss}", f"is more than the {loss} asked for", "Report this as a bug.")
+    return sampler
+
+
+@noise_for.register(MatrixStrategy)
+@noise_for.register(ProductStrategy)
+def _(_: Any, problem: Problem, exact: int, loss: float | None, noise: Noise) -> Sampler | TreeSampler:
     assert loss is not None
     sampler = samplers.laplace(exact, loss) if noise == "laplace" else samplers.gaussian(exact, loss)
     if not sampler.loss <= loss:
         raise fail("release", f"loss {sampler.loss}", f"is more than the {loss} asked for", "Report this as a bug.")
     return sampler
+
+
+def privacy_loss(sampler: Sampler | TreeSampler, sensitivity: int, problem: Problem) -> float:
+    """Return what the privacy map of a noise states for a sensitivity, or for a policy."""
+    if isinstance(sampler, TreeSampler):
+        return tree_noise.privacy_loss(sampler, problem.policy.edges)
+    return samplers.privacy_loss(sampler, sensitivity)
 
 
 def _confirmed(exact: int, sampler: Sampler, epsilon: float, delta: float) -> tuple[float, Sampler]:

@@ -23,22 +23,25 @@ _WEAK_DELTA, _WEAK_EPSILON, _USUAL_DELTA = 1e-3, 10.0, 1e-6
 
 _HUGE, _TINY = 1e150, 1e-300
 
+NAMES: dict[Noise, str] = {"gaussian": "Gaussian noise", "laplace": "Laplace noise", "norm": "tree-norm noise"}
+"""The noises in words."""
+
 
 def noise_variance(
     noise: Noise, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
 ) -> float:
-    """Return the variance of one coordinate of the noise: 2 / epsilon^2 (Laplace) or sigma^2 (Gaussian).
+    """Return the variance that a unit error is multiplied by: 2 / epsilon^2 (pure epsilon) or sigma^2 (Gaussian).
 
     Args:
-        noise: "laplace" takes epsilon; "gaussian" takes epsilon and delta, or rho (zero-concentrated privacy).
+        noise: "laplace" and "norm" take epsilon; "gaussian" takes epsilon and delta, or rho (zCDP).
         epsilon: the privacy loss.
         delta: the probability that it is exceeded.
         rho: the zCDP parameter.
     """
-    if noise == "laplace":
+    if noise != "gaussian":
         if epsilon is None or delta is not None or rho is not None:
             shown = f"epsilon={epsilon}, delta={delta}, rho={rho}"
-            raise fail("privacy", shown, "Laplace noise takes epsilon alone", "Give epsilon only.")
+            raise fail("privacy", shown, f"{NAMES[noise]} takes epsilon alone", "Give epsilon only.")
         return 2.0 / _positive("epsilon", epsilon) ** 2
     if rho is not None and epsilon is None and delta is None:
         return 1.0 / (2 * _positive("rho", rho))

@@ -10,8 +10,8 @@ The only place where data meet noise; privacy-critical and short on purpose. The
 
 Guarantees:
     Strategies over cells publish integers A x + noise; strategies over edges publish x + P S^+ noise on a grid, never
-    the raw answers S x_G + noise; strategies by factors publish integers with one scale of noise for every row. Besides
-    them only what the policy makes public is used.
+    the raw answers S x_G + noise; strategies by factors publish integers with one scale of noise for every row; tree
+    norms publish the counts plus whole-number noise. Besides them only what the policy makes public is used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def release(
         fit: a fitted strategy, from `fit` or `load`.
         counts: the histogram: one whole number for each cell, flat in row-major order or in the shape of the domain; or
             `Records`, for domains too large for a histogram.
-        epsilon: the privacy loss; alone for Laplace noise, with delta for Gaussian noise.
+        epsilon: the privacy loss; alone for pure epsilon, with delta for Gaussian noise.
         delta: the probability that it is exceeded.
         rho: the zCDP parameter, instead of epsilon and delta.
         account: the data's account in a ledger; the loss is counted as spent before noise is drawn.
@@ -78,7 +78,7 @@ def publish(
     assert recovery.strategy is strategy, "what is measured is what noise is scaled for"
     assert recovery.problem is problem, "the policy that is measured is the one that noise is scaled for"
     derived = exact_sensitivity(strategy, problem, settled.noise)
-    settled.check_made_for(fit.certificate, derived, grid_bits(strategy))
+    settled.check_made_for(fit.certificate, derived, grid_bits(strategy), problem)
     data = recovery.read(counts)
     exact = recovery.measure(data, settled)
     if account is not None:

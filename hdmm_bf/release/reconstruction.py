@@ -17,6 +17,7 @@ from jaxtyping import Int
 from hdmm_bf._types import RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.problem.transform import Problem
+from hdmm_bf.release import intervals
 from hdmm_bf.release.plan import Plan
 from hdmm_bf.strategies.records import Strategy
 from hdmm_bf.workload import Workload
@@ -69,7 +70,13 @@ class Recovery(ABC):
 
     @abstractmethod
     def interval_method(self, settled: Plan, num_queries: int) -> str:
-        """Say how intervals for that many queries are made: "normal", "exact Laplace sums" or "tail bound"."""
+        """Say how intervals of that many queries are made: normal, exact Laplace sums, tail bound or simulated."""
+
+    def half_widths_of(self, workload: Workload, settled: Plan, level: float) -> tuple[RealVector, str]:
+        """Return half the width of intervals of another workload's answers, and how they are made."""
+        stddev = np.sqrt(self.variances(workload, settled))
+        method = "normal" if settled.noise == "gaussian" else "tail bound"
+        return np.asarray(intervals.half_width(settled.noise, level) * stddev), method
 
     @abstractmethod
     def precision(self) -> SquareMatrix:

@@ -104,7 +104,8 @@ class Release:
 
         Guarantees:
             Gaussian noise: normal quantiles. Laplace noise: quantiles of the sum of Laplace variables in each answer,
-            or wider ends from a tail bound when there are too many to compute; `interval_method` says which.
+            or wider ends from a tail bound when there are too many to compute; tree norms: quantiles of as many draws
+            of the noise as their rounding up asks for. `interval_method` says which.
         """
         intervals.check_level(level)
         chosen = self.chosen(queries)
@@ -112,7 +113,7 @@ class Release:
         return Interval(self.answers[chosen] - width, self.answers[chosen] + width)
 
     def interval_method(self, num_queries: int | None = None) -> str:
-        """Say how intervals for that many queries are made: "normal", "exact Laplace sums" or "tail bound"."""
+        """Say how intervals of that many queries are made: normal, exact Laplace sums, tail bound or simulated."""
         m = self.problem.workload.num_queries if num_queries is None else num_queries
         return self.recovery.interval_method(self.plan, m)
 
@@ -134,10 +135,6 @@ class Release:
     def discloses(self) -> list[str]:
         """What the policy makes public, in words."""
         return policies.discloses(self.problem.policy)
-
-    def half_width(self, level: float) -> float:
-        """Half the width of an interval for any answer, in standard deviations; wide for Laplace noise."""
-        return intervals.half_width(self.plan.noise, level)
 
     def summary(self) -> dict[str, Any]:
         """Return what a reader of the answers must know, as plain values."""

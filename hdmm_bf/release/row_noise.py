@@ -30,9 +30,9 @@ def row_scales(block: Block, settled: Plan) -> AnyTensor:
         A row of precision M has a scale s with s^2 M >= (scale 2^bits)^2 (Gaussian) or s row_weight(M) >= scale 2^bits
         (Laplace), in exact arithmetic: never less noise than the sensitivity was derived for.
     """
-    if settled.sampler is None:
+    if settled.row_sampler is None:
         return np.zeros(block.shape)
-    unit = Fraction(settled.sampler.scale) * Fraction(2) ** (sum(block.bits) - settled.bits)
+    unit = Fraction(settled.row_sampler.scale) * Fraction(2) ** (sum(block.bits) - settled.bits)
     levels, place = np.unique(block.precisions, return_inverse=True)
     scales = np.array([_row_scale(settled.noise, unit, level) for level in levels.tolist()])
     return np.broadcast_to(scales[place].reshape(block.precisions.shape), block.shape)

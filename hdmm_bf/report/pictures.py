@@ -41,6 +41,8 @@ def strategy(fit: Fit) -> Section:
     if fit.num_rows == 0:
         words = "Nothing is measured: every answer follows from what the policy makes public."
         return Section("strategy", "What is measured", paragraph(words))
+    if fit.noise == "norm":
+        return _tree(fit)
     columns = _columns(fit.strategy)
     alternative = f"Heat map of the strategy of family {fit.family}: {fit.num_rows} measured queries, {columns}."
     caption = (
@@ -49,6 +51,20 @@ def strategy(fit: Fit) -> Section:
     )
     drawn = plots.as_svg(plots.strategy_heatmap(fit), name="strategy")
     return Section("strategy", "What is measured", picture(drawn, alternative, caption))
+
+
+def _tree(fit: Fit) -> Section:
+    """Draw the sets of a tree norm."""
+    alternative = (
+        f"Sets of the tree of family {fit.family}: {fit.num_rows} sets of cells with a weight, any two of them nested "
+        "or disjoint."
+    )
+    caption = (
+        f"{alternative} Noise z on the cells is the less likely the larger the weighted sum of |z(set)| is. A record "
+        "that moves between two cells changes the sums of the sets that hold one of the two."
+    )
+    drawn = plots.as_svg(plots.strategy_heatmap(fit), name="strategy")
+    return Section("strategy", "How noise is drawn", picture(drawn, alternative, caption))
 
 
 @singledispatch

@@ -9,7 +9,7 @@ from hdmm_bf import __version__
 from hdmm_bf import policy as policies
 from hdmm_bf._display import facts_table, percent, text
 from hdmm_bf.fit import Fit
-from hdmm_bf.release.privacy import noise_variance
+from hdmm_bf.release.privacy import NAMES, noise_variance
 from hdmm_bf.report.comparison import LARGEST, Compared, example_loss, example_privacy
 from hdmm_bf.report.page import Section, bullets, paragraph
 
@@ -33,7 +33,7 @@ def summary(fit: Fit) -> Section:
     public = f"Public: {'; '.join(disclosed)}." if disclosed else "Nothing is public, not even the number of records."
     asked = f"{_count(workload.num_queries, 'query', 'queries')} over {_count(workload.num_cells, 'cell', 'cells')}"
     words = [
-        f"{asked}, answered with {fit.noise.capitalize()} noise. {policies.hides(graph)}",
+        f"{asked}, answered with {NAMES[fit.noise]}. {policies.hides(graph)}",
         public,
         _distance(fit),
     ]
@@ -49,6 +49,11 @@ def _count(number: int, one: str, many: str) -> str:
 def _distance(fit: Fit) -> str:
     if fit.unit_error == 0:
         return "All answers are public under this policy: they are exact, and cost no privacy."
+    if fit.noise == "norm" and fit.matrix_bound > 0:
+        return (
+            f"The expected squared error is {fit.unit_error / fit.matrix_bound:.4f} times a bound that no matrix "
+            "mechanism is below. Noise on the cells is not bound by it: it is a yardstick."
+        )
     if not math.isfinite(fit.gap):
         return "No bound is proven for this structure, so it is not known how far from the best possible this is."
     if fit.noise == "gaussian":
@@ -85,16 +90,18 @@ def public(fit: Fit) -> Section:
 def facts(fit: Fit) -> Section:
     """List the numbers of the certificate."""
     record = fit.summary()
-    bound = "none is proven" if fit.bounds.lower <= 0 < fit.unit_error else f"{record['lower_bound']:.6g}"
+    bound = "none is proven" if fit.bounds.lower <= 0 < fit.unit_error else f"{fit.bounds.lower:.6g}"
+    name = "bound of matrix mechanisms" if fit.noise == "norm" else "proven lower bound"
+    bound = f"{fit.matrix_bound:.6g}" if fit.noise == "norm" and fit.matrix_bound > 0 else bound
     rows = [
         ("workload", f"{record['workload']} ({_count(record['num_queries'], 'query', 'queries')})"),
         ("policy", f"{record['policy']} ({_count(record['num_edges'], 'edge', 'edges')})"),
         ("domain", _domain(fit)),
-        ("noise", str(record["noise"])),
+        ("noise", NAMES[fit.noise]),
         ("family", str(record["family"])),
-        ("measured queries", str(record["num_rows"])),
+        ("sets with a weight" if fit.noise == "norm" else "measured queries", str(record["num_rows"])),
         ("unit error", f"{record['unit_error']:.6g}"),
-        ("proven lower bound", bound),
+        (name, bound),
         ("SVD bound of the paper", f"{record['svd_bound']:.6g}"),
         ("gap", "unknown" if record["gap"] is None else percent(record["gap"])),
         ("best possible", _proven(fit)),
@@ -106,6 +113,8 @@ def facts(fit: Fit) -> Section:
     if why:
         rows.insert(5, ("why this family", why))
     note = "Unit error is the total squared error over all queries for noise of variance 1 at sensitivity 1."
+    if fit.noise == "norm":
+        note = "Unit error is the total squared error over all queries, times epsilon^2 / 2, for small epsilon."
     if fit.problem.workload.is_weighted:
         note += " It and its bounds are of the queries times their weights; answers are of the queries as written."
     source = "Every number was derived again from the integers of the strategy as it ships."
@@ -169,8 +178,8 @@ def reproduce(fit: Fit, bundle: str) -> Section:
     notes = ["verify derives every number of this page again from the bundle alone."]
     if None in _specs(fit):
         notes.append("The workload or the policy has no spec string: put the file it was read from in its place.")
-    if fit.noise == "laplace" and fit.status != "exact":
-        notes.append("A Laplace search that stopped by the clock may stop elsewhere on another machine.")
+    if fit.noise != "gaussian" and fit.status != "exact":
+        notes.append("A search that stopped by the clock may stop elsewhere on another machine.")
     body = f"<pre><code>{chr(10).join(map(text, commands))}</code></pre>"
     return Section("reproduce", "How to reproduce it", body + paragraph(" ".join(notes), "soft"))
 

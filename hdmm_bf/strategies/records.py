@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from hdmm_bf._checks import fits
-from hdmm_bf._types import RealMatrix
+from hdmm_bf._types import RealMatrix, RealVector
 
 AnyTensor: TypeAlias = Float64[np.ndarray, "..."]
 Kind: TypeAlias = Literal["vertex", "edge"]
@@ -165,5 +165,67 @@ class ProductStrategy:
         return np.concatenate(parts)
 
 
-Strategy: TypeAlias = MatrixStrategy | ProductStrategy
-"""Any strategy that ships; make a `CellStrategy`, an `EdgeStrategy` or a `ProductStrategy`."""
+@final
+@dataclass(frozen=True, eq=False)
+class TreeNorm:
+    """Noise on the cells themselves: z with probabilities proportional to exp(-epsilon ||z|| / sensitivity).
+
+    The norm is ||z|| = sum_v w_v |z(v)| over the nodes v of rooted trees whose leaves are the cells, z(v) being the sum
+    of z over the leaves below v: the earth mover's distance on the weighted trees. Moving a record from cell to cell
+    changes it by the length of the path between them, and adding one by the length of the path through the root.
+
+    Attributes:
+        parents: for every node its parent, or -1 for a root. The first nodes are the cells, in order; every parent
+            comes after its children. All cells of a component whose total is public hang on one root, of weight zero:
+            there z sums to zero.
+        integers: for every node the weight w_v of its edge upwards, times 2^bits; none is negative.
+        bits: binary places of the weights.
+        family: the family that found it.
+    """
+
+    parents: Int64[np.ndarray, " N"]
+    integers: Int64[np.ndarray, " N"]
+    bits: int
+    family: str
+
+    kind: ClassVar[Literal["tree"]] = "tree"
+
+    def __post_init__(self) -> None:
+        for name in ("parents", "integers"):
+            own = getattr(self, name).copy()
+            own.setflags(write=False)  # what was certified is what runs
+            object.__setattr__(self, name, own)
+
+    def __repr__(self) -> str:
+        return f"TreeNorm({self.family}, {self.num_cells} cells, {self.num_rows} sets, grid 2^-{self.bits})"
+
+    @property
+    def num_cells(self) -> int:
+        """Number of leaves: nodes that are nobody's parent and come first."""
+        inner = self.parents[self.parents >= 0]
+        return int(inner.min()) if inner.size else self.parents.size
+
+    @property
+    def num_rows(self) -> int:
+        """Number of sets with a weight."""
+        return int(np.count_nonzero(self.integers))
+
+    @property
+    def weights(self) -> RealVector:
+        """The weight of every node."""
+        return np.asarray(np.ldexp(self.integers.astype(np.float64), -self.bits))
+
+    def matrix(self) -> RealMatrix:
+        """Return A with ||z|| = ||A z||_1, r x n: one row for every set with a weight, which it holds on its cells."""
+        n, nodes = self.num_cells, self.parents.size
+        fits("strategy.matrix", f"{nodes} x {n}", nodes * n * 8, advice="Export the tree instead.")
+        below = np.eye(nodes, n)
+        for node, parent in enumerate(self.parents):
+            if parent >= 0:
+                below[parent] += below[node]
+        rows = self.integers > 0
+        return np.asarray(below[rows] * self.weights[rows, None])
+
+
+Strategy: TypeAlias = MatrixStrategy | ProductStrategy | TreeNorm
+"""Any strategy that ships; make a `CellStrategy`, an `EdgeStrategy`, a `ProductStrategy` or a `TreeNorm`."""

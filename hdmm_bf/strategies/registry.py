@@ -17,6 +17,7 @@ from hdmm_bf._types import Noise
 _MODULES: dict[Noise, tuple[str, ...]] = {
     "gaussian": ("dense", "marginals", "kronecker", "sectors", "bases"),
     "laplace": ("grid", "p_identity", "cell_budgets", "vertex", "dictionary", "kronecker", "unions", "cells"),
+    "norm": ("chain", "hierarchy", "blocks", "clusters"),
 }
 """Modules of the families of each noise, in the order in which they are tried."""
 
@@ -55,8 +56,9 @@ class Family:
         search: dense, a generator `search(problem, seed=...)` (Gaussian: `gap=...`); structured, a function
             `search(product, ...)` that returns the best strategy.
         applies: whether a problem (structured: a product) can and should be searched in this family.
+        possible: whether a problem can be searched in it at all when it is asked for by name (dense families).
         alone: whether no other family is worth its time for a problem.
-        needs: what a problem must have, for the refusal of one that has not.
+        needs: the words of the refusal where it is not possible, such as "needs one product of queries".
         spreads: whether the search can be spread over devices.
         turns: its turns in the portfolio.
         tensors: tensors over all cells that the search holds at once, fitted to measured peaks.
@@ -67,6 +69,7 @@ class Family:
     structured: bool
     search: Callable[..., Any]
     applies: Callable[[Any], bool] = _always
+    possible: Callable[[Any], bool] = _always
     alone: Callable[[Any], bool] = _never
     needs: str = ""
     spreads: bool = False

@@ -12,7 +12,8 @@ from hdmm_bf._types import RealMatrix, SquareMatrix
 from hdmm_bf.problem.forms import edge_forms
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.drafts import Draft
-from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, MatrixStrategy
+from hdmm_bf.strategies.norm.drafts import TreeDraft
+from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, MatrixStrategy, TreeNorm
 
 MIN_BITS, MAX_BITS = 16, 44
 _MANTISSA = 52
@@ -24,6 +25,9 @@ _COMPLETION_SHARE = 0.02
 
 _GRID_GAP = 5e-5
 """Gap for which the grid of strategies without a proven gap is chosen."""
+
+_TREE_BITS = 30
+"""Binary places of the weights of a tree, the largest being 1: the error changes by less than 1e-8."""
 
 _LARGEST_LEFT_OVER = 2**26
 _LARGEST_BASIS = 2048
@@ -78,6 +82,17 @@ def from_draft(problem: Problem, found: Draft) -> MatrixStrategy:
     if found.kind == "edge":
         integers = over_cells(problem, integers)
     return CellStrategy(problem.grounding.inject(integers), bits, found.origin)
+
+
+def from_tree(found: TreeDraft) -> TreeNorm:
+    """Put the weights of a tree on a grid; one that is not zero stays so.
+
+    Guarantees:
+        Public totals have roots without weight.
+    """
+    integers = np.rint(np.ldexp(found.weights / found.weights.max(initial=1e-300), _TREE_BITS)).astype(np.int64)
+    integers[(found.weights > 0) & (integers == 0)] = 1
+    return TreeNorm(found.parents.astype(np.int64), integers, _TREE_BITS, found.origin)
 
 
 def over_cells(problem: Problem, S: Int64[np.ndarray, "r e"]) -> Int64[np.ndarray, "r k"]:

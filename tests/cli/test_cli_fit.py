@@ -202,8 +202,8 @@ def test_an_interrupted_fit_without_a_name_is_kept_under_one_that_is_free(given,
 
 def test_a_terminal_shows_error_bound_gap_and_time_left_and_a_pipe_nothing(tmp_path):
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "hdmm_bf", "fit", "-w", "all-range:16", "-g", "threshold:16:2", "--json"]
-    limits = ["--noise", "laplace", "--max-seconds", "3"]
+    command = [sys.executable, "-m", "hdmm_bf", "fit", "-w", "all-range:32", "-g", "threshold:32:3", "--json"]
+    limits = ["--noise", "laplace", "--max-seconds", "4", "--thorough"]  # which nothing finishes by then
     process = subprocess.Popen([*command, *limits], stdout=subprocess.PIPE, stderr=theirs, cwd=tmp_path)
     os.close(theirs)
     shown = b""

@@ -119,13 +119,14 @@ def test_every_option_on_every_path_is_honoured_or_refused(path, option):
 def test_quick_ends_after_one_look_and_thorough_goes_on_longer():
     """Quotes fit: "quick" after one look at every family, "normal" ..., "thorough" after four times as many."""
     quick, normal = (
-        bf.fit("all-range:8", "unbounded:8", noise="laplace", workers=1, effort=effort)
+        bf.fit("all-range:8", "unbounded:8", noise="laplace", workers=1, effort=effort, max_seconds=900.0)
         for effort in ("quick", "normal")
     )
     assert quick.status == normal.status == "finished"
     assert len(quick.trace) < len(normal.trace)
+    given = {"max_seconds": 900.0, "workers": 1}
     assert quick.unit_error >= normal.unit_error * (1 - 1e-9)
-    assert (quick.options, normal.options) == ({"workers": 1, "effort": "quick"}, {"workers": 1})
+    assert (quick.options, normal.options) == ({**given, "effort": "quick"}, given)
     last = 100
     ends = {
         effort: next(k for k in range(last, 9999) if patience.ends(k, last)) for effort, patience in PATIENCE.items()

@@ -102,7 +102,8 @@ def assert_true_blocks(fit):
         seen = noisy & (precision > 0)
         error[own] += ((queries[own] @ back[:, seen]) ** 2 / precision[seen]).sum(axis=1)
     sensitivity = np.sqrt(loss.max()) if fit.noise == "gaussian" else loss.max()
-    assert sensitivity <= fit.certificate.sensitivity <= sensitivity * (1 + 1e-8)
+    rounding = 1e-12  # of the sums above, which processors add up in different orders
+    assert sensitivity * (1 - rounding) <= fit.certificate.sensitivity <= sensitivity * (1 + 1e-8)
     assert fit.unit_error == pytest.approx(fit.certificate.sensitivity**2 * error.sum(), rel=1e-6)
     W_G, e = over_edges(queries, policy), policy.num_edges
     assert fit.bounds.svd <= np.linalg.svd(W_G, compute_uv=False).sum() ** 2 / e * (1 + 1e-6)

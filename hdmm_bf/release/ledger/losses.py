@@ -48,7 +48,7 @@ class Entry:
         at: when, in UTC.
         data: the name of the data.
         policy: what was protected.
-        noise: "laplace", "gaussian", or "public" when every answer was public and nothing was spent.
+        noise: "laplace", "norm", "gaussian", or "public" when every answer was public and nothing was spent.
         epsilon: what it cost; see delta and rho.
         delta: with epsilon, for Gaussian noise.
         rho: in zCDP, for Gaussian noise.
@@ -227,7 +227,7 @@ def is_loss(noise: object, epsilon: str | None, delta: str | None, rho: str | No
     """Whether numbers are those of a kind of noise, so that both ways of adding them up hold."""
     if noise == "public":
         return epsilon is None and delta is None and rho is None
-    if noise == "laplace":
+    if noise in ("laplace", "norm"):
         return epsilon is not None and delta is None and rho is None
     return noise == "gaussian" and rho is not None and (epsilon is None) == (delta is None)
 

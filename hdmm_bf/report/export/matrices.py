@@ -18,7 +18,7 @@ from hdmm_bf._types import RealMatrix
 from hdmm_bf.fit import Fit
 from hdmm_bf.problem.product import product_view
 from hdmm_bf.report.export.files import parquet_bytes, write_file
-from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy
+from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, TreeNorm
 
 What: TypeAlias = Literal["strategy", "reconstruction"]
 
@@ -53,6 +53,14 @@ def _written(strategy: Any, made: Fit, *, kind: str, what: What, dense: bool) ->
 def _(strategy: MatrixStrategy, made: Fit, *, kind: str, what: What, dense: bool) -> Written:
     matrix = strategy.matrix() if what == "strategy" else made.reconstruction()
     return matrix, _record(made, matrix, strategy.kind, what)
+
+
+@_written.register
+def _(strategy: TreeNorm, made: Fit, *, kind: str, what: What, dense: bool) -> Written:
+    """A with ||z|| = ||A z||_1, and the tree itself beside it."""
+    matrix = strategy.matrix() if what == "strategy" else made.reconstruction()
+    tree = {"parents": strategy.parents, "weights": strategy.weights}
+    return matrix, {**_record(made, matrix, strategy.kind, what), **tree}
 
 
 @_written.register

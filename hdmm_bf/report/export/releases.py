@@ -41,8 +41,7 @@ def write_answers(
         low, high = out.interval(level)
     else:
         answers, stddev = out.answer(queries)
-        method = "normal" if out.plan.noise == "gaussian" else "tail bound"
-        width = out.half_width(level) * stddev
+        width, method = out.recovery.half_widths_of(queries, out.plan, level)
         low, high = answers - width, answers + width
     columns: dict[str, Any] = {
         "query": asked.names(),
@@ -72,6 +71,12 @@ def write_estimate(out: Release, path: str | Path, *, processed: Processed | Non
     return _write(path, columns, _notes(out, processed), out.summary())
 
 
+def _noise(facts: dict[str, Any]) -> str:
+    if facts["noise"] == "norm":
+        return f"whole numbers on the cells by the norm of a tree, scale {facts['noise_scale']:.6g}"
+    return f"discrete {facts['noise']}, scale {facts['noise_scale']:.6g} on a grid of 2^-{facts['grid_bits']}"
+
+
 def _notes(out: Release, processed: Processed | None) -> dict[str, str]:
     """What a reader must know."""
     facts = out.summary()
@@ -82,7 +87,7 @@ def _notes(out: Release, processed: Processed | None) -> dict[str, str]:
         "hidden": facts["hides"],
         "public": "; ".join(facts["discloses"]) or "nothing",
         "privacy": out.plan.promise,
-        "noise": f"discrete {facts['noise']}, scale {facts['noise_scale']:.6g} on a grid of 2^-{facts['grid_bits']}",
+        "noise": _noise(facts),
         "rmse": f"{facts['rmse']:.6g} expected",
     }
     return notes if processed is None else {**notes, "post-processing": processed.label}

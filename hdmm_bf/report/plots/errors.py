@@ -16,7 +16,7 @@ from hdmm_bf._types import AnyArray, IndexArray, RealVector
 from hdmm_bf.fit import Fit
 from hdmm_bf.matrix import Kronecker, Matrix
 from hdmm_bf.release.plan import plan
-from hdmm_bf.release.privacy import noise_variance
+from hdmm_bf.release.privacy import NAMES, noise_variance
 from hdmm_bf.report.plots import canvas
 from hdmm_bf.strategies import TracePoint
 from hdmm_bf.strategies.records import ProductStrategy
@@ -99,9 +99,7 @@ def _error_figure(fit: Fit, epsilon: float, delta: float | None, drawn: int) -> 
     at = f"ε = {epsilon:g}" + ("" if delta is None else f", δ = {delta:g}")
     m = fit.problem.workload.num_queries
     some = "" if drawn == m else f"; {drawn} of {m} queries"
-    return canvas.new_figure(
-        "Which queries are answered how well?", height=4.3, note=f"{fit.noise.capitalize()} noise, {at}{some}"
-    )
+    return canvas.new_figure("Which queries are answered how well?", height=4.3, note=f"{NAMES[fit.noise]}, {at}{some}")
 
 
 def query_sizes(matrix: Matrix, chosen: IndexArray) -> RealVector | None:

@@ -129,6 +129,7 @@ FAMILY = Family(
     structured=False,
     search=steps,
     applies=applies,
+    possible=lambda problem: parts(problem) is not None,
     alone=alone,
     needs=f"needs a product of trees with at most {LARGEST_EDGES} edges and one product of workloads",
     turns=Turns(look=4, stale=60),

@@ -1,0 +1,151 @@
+"""The certificate of tree norms: the longest policy edge in whole numbers, and the error from the law of the noise.
+
+The bounds of matrix mechanisms do not bind noise that is drawn on the cells; the dual bound stands beside the error as
+a yardstick. Nothing here is shared with the search.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int64
+
+from hdmm_bf._checks import fail
+from hdmm_bf._types import AGREEMENT, Noise, RealVector
+from hdmm_bf.certificate.certificate import Certificate, certify, check_noise, scaled_sensitivity
+from hdmm_bf.certificate.dense import check_weights, dual_bound
+from hdmm_bf.certificate.exact import exact_sensitivity, grid_bits
+from hdmm_bf.certificate.tree_law import TreeLaw, limit
+from hdmm_bf.certificate.trees import check_shape, free_nodes, is_public, longest_edge, roots_of
+from hdmm_bf.matrix import Matrix
+from hdmm_bf.policy import Policy
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies.records import TreeNorm
+
+MOST_CELLS = 4096
+"""Cells up to which covariances of all pairs are computed; beyond, queries must be sets of the tree."""
+
+_MOST_BITS = 60
+
+
+@exact_sensitivity.register
+def _(strategy: TreeNorm, problem: Problem, noise: Noise) -> int:
+    check_noise(noise, ("norm",))
+    check_shape(strategy.parents, strategy.integers, problem.policy)
+    free_nodes(strategy.parents, strategy.integers, problem.policy)
+    return longest_edge(strategy.parents, strategy.integers, problem.policy.edges)[0]
+
+
+@grid_bits.register
+def _(strategy: TreeNorm) -> int:
+    return strategy.bits
+
+
+@certify.register
+def _(
+    strategy: TreeNorm, problem: Problem, *, noise: Noise, proof: dict[str, Any] | None, bounds: Any = None
+) -> Certificate:
+    """Derive the longest edge and the error; `bounds` are not needed, the proof's edge weights give the yardstick.
+
+    Guarantees:
+        `sensitivity_exact` is exact: no policy edge is longer in the tree. The law is proper. `unit_error` is that of
+        the limit of small epsilon, within 1e-6.
+    """
+    if not 0 <= strategy.bits <= _MOST_BITS:
+        raise fail("certificate", f"bits={strategy.bits}", f"must be 0 to {_MOST_BITS}", "Fit again.")
+    exact = exact_sensitivity(strategy, problem, noise)
+    sensitivity = scaled_sensitivity(exact, strategy.bits, noise)
+    svd, yardstick = _yardstick(problem, proof)
+    error = _unit_error(strategy, problem, exact)
+    return Certificate(noise, exact, strategy.bits, sensitivity, 0.0, error, svd, 0.0, math.inf, yardstick)
+
+
+def _yardstick(problem: Problem, proof: dict[str, Any] | None) -> tuple[float, float]:
+    """The SVD bound and the dual bound of matrix mechanisms; zeros where the domain is too large for them."""
+    if proof is None:
+        return 0.0, 0.0
+    weights = np.asarray(proof["weights"], dtype=np.float64)
+    check_weights(weights, problem.policy.num_edges)
+    svd = dual_bound(problem, problem.gram, np.full(weights.size, 1.0))
+    return svd, float(np.maximum(svd, dual_bound(problem, problem.gram, weights)))
+
+
+def fixed_roots(parents: Int64[np.ndarray, " N"], policy: Policy) -> Bool[np.ndarray, " N"]:
+    """For every node, whether it is a root whose sum is zero because the total of its component is public."""
+    fixed = np.zeros(parents.size, dtype=bool)
+    fixed[roots_of(parents)[: policy.num_cells][is_public(policy)]] = True
+    return fixed
+
+
+def tree_law(strategy: TreeNorm, policy: Policy, rates: RealVector) -> TreeLaw:
+    """Return the law of noise on the tree of a strategy, with given rates."""
+    return TreeLaw(strategy.parents, rates, fixed_roots(strategy.parents, policy), policy.num_cells)
+
+
+def _unit_error(strategy: TreeNorm, problem: Problem, exact: int) -> float:
+    """Return lim E[z^T V z] / 2 at longest edge 1."""
+    policy = problem.policy
+    if exact == 0:
+        _refuse_noiseless(problem)
+        return 0.0
+    rates = strategy.integers / float(exact)
+    sets = set_queries(problem.workload.objective, strategy.parents, policy.num_cells)
+    if sets is not None:
+        node, scale = sets
+
+        def total(step: float) -> RealVector:
+            return np.array([scale**2 @ tree_law(strategy, policy, step * rates).node_variances()[node] / 2])
+
+        return float(limit(rates, total)[0])
+    if policy.num_cells > MOST_CELLS:
+        advice = "Use a tree whose sets are the queries, or a smaller domain."
+        raise fail("certificate", f"{policy.num_cells} cells", "are too many for covariances of all pairs", advice)
+    kept, V = problem.grounding.kept, problem.gram
+
+    def trace(step: float) -> RealVector:
+        C = tree_law(strategy, policy, step * rates).covariance()
+        return np.array([float((V * C[np.ix_(kept, kept)]).sum()) / 2])
+
+    return float(limit(rates, trace)[0])
+
+
+def _refuse_noiseless(problem: Problem) -> None:
+    """A tree without length gives no noise, which only queries that are public can have."""
+    if problem.policy.num_edges and np.any(np.abs(problem.gram) > AGREEMENT * np.abs(problem.gram).max(initial=0.0)):
+        raise fail("certificate", "a tree whose policy edges have length 0", "gives no noise", "Fit again.")
+
+
+def set_queries(
+    matrix: Matrix, parents: Int64[np.ndarray, " N"], cells: int
+) -> tuple[Int64[np.ndarray, " m"], RealVector] | None:
+    """Return for every query the node whose set it counts, and how many times; None unless all of them are such.
+
+    Sets are compared by sums of random numbers given to the cells, and by their sizes.
+    """
+    S = matrix.sparse().tocsr() if matrix.shape[0] <= 4 * max(cells, parents.size) else None
+    if S is None:
+        return None
+    S.eliminate_zeros()
+    sizes = np.diff(S.indptr)
+    if S.nnz == 0 or sizes.min() == 0:
+        return None
+    first = S.data[S.indptr[:-1]]
+    if not np.array_equal(S.data, np.repeat(first, sizes)):
+        return None
+    label = np.zeros(parents.size, dtype=np.uint64)
+    label[:cells] = np.random.default_rng(0).integers(0, 2**64, cells, dtype=np.uint64)
+    count = np.zeros(parents.size, dtype=np.int64)
+    count[:cells] = 1
+    with np.errstate(over="ignore"):  # sums modulo 2^64
+        for node, parent in enumerate(parents.tolist()):
+            if parent >= 0:
+                label[parent] += label[node]
+                count[parent] += count[node]
+    known = {(int(name), int(size)): node for node, (name, size) in enumerate(zip(label, count, strict=True))}
+    names = np.add.reduceat(label[S.indices], S.indptr[:-1])
+    found = [known.get((int(name), int(size))) for name, size in zip(names, sizes, strict=True)]
+    if any(node is None for node in found):
+        return None
+    return np.array(found, dtype=np.int64), np.asarray(first, dtype=np.float64)

@@ -1,0 +1,259 @@
+"""The law of tree-norm noise in floating point: variances of the sets, covariances of the cells.
+
+Whole-number noise z has probabilities proportional to exp(-sum_v a_v |z(v)|), a_v the rate of node v. With messages
+from the leaves up, and back down,
+
+    m_v(s) = exp(-a_v |s|) c_v(s),   c_v = m_1 * m_2 (convolution over the children),   m(s) = exp(-a |s|) at a leaf
+    o_1(s) = sum_t m_2(t) exp(-a_v |s + t|) o_v(s + t)        what the rest of the tree weighs, given z(child 1) = s
+
+the sum of a set has the law m_v o_v, and E[z_i z_j] follows from conditional means E[z_i | z(v) = s] carried up to
+where i and j meet. Direct sums of positive numbers, no FFT; it shares no code with the search. As the step of the
+rates goes to zero the noise, scaled, tends to a density; what is wanted there is extrapolated in the square of the
+step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from jaxtyping import Bool, Int64
+
+from hdmm_bf._checks import fail, fits
+from hdmm_bf._types import AnyArray, RealMatrix, RealVector, SquareMatrix
+
+_TAIL = 40.0
+"""Sums beyond which less than e^-40 of a set's law lies are left out."""
+
+_MOST_SUMS = 2**15
+"""Sums on either side of zero that tables may have."""
+
+_STEP, _LEVELS, _AGREE = 0.5, 7, 3e-9
+"""First step in units of the largest rate, refinements by sqrt(2) at most, and when two extrapolations agree."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BinaryTree:
+    """A forest in which every node but the leaves has two children; helper nodes have no weight.
+
+    Attributes:
+        children: for every node its two children, or (-1, -1) for leaves; children come first.
+        node: for every node of the original forest its place here.
+        roots: places of the roots.
+    """
+
+    children: Int64[np.ndarray, "M 2"]
+    node: Int64[np.ndarray, " N"]
+    roots: Int64[np.ndarray, " R"]
+
+
+def binary(parents: Int64[np.ndarray, " N"]) -> BinaryTree:
+    """Merge the children of every node two at a time, leaves one after the other; an only child is its parent."""
+    below: list[list[int]] = [[] for _ in range(parents.size)]
+    children: list[tuple[int, int]] = []
+    place = np.zeros(parents.size, dtype=np.int64)
+    roots = []
+    for v, parent in enumerate(parents.tolist()):
+        own = below[v]
+        if not own:
+            children.append((-1, -1))
+            current = len(children) - 1
+        else:
+            current = own[0]
+            for other in own[1:]:
+                children.append((current, other))
+                current = len(children) - 1
+            if len(own) == 1:  # a node of its own, so that its weight has a place
+                children.append((own[0], -1))
+                current = len(children) - 1
+        place[v] = current
+        if parent >= 0:
+            below[parent].append(current)
+        else:
+            roots.append(current)
+    return BinaryTree(np.array(children, dtype=np.int64).reshape(-1, 2), place, np.array(roots, dtype=np.int64))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TreeLaw:
+    """Whole-number noise with given rates.
+
+    Attributes:
+        parents: the forest.
+        rates: a_v, one per node.
+        fixed: which roots have sum zero, one entry per node.
+        cells: number of leaves.
+    """
+
+    parents: Int64[np.ndarray, " N"]
+    rates: RealVector
+    fixed: Bool[np.ndarray, " N"]
+    cells: int
+
+    @cached_property
+    def tree(self) -> BinaryTree:
+        """The forest, two children at a time."""
+        return binary(self.parents)
+
+    @cached_property
+    def _rates(self) -> RealVector:
+        rates = np.zeros(len(self.tree.children))
+        rates[self.tree.node] = self.rates
+        return rates
+
+    @cached_property
+    def reach(self) -> int:
+        """Sums on either side of zero: by the least cost of a unit that goes up through a set and down elsewhere."""
+        children, a = self.tree.children.tolist(), self._rates
+        down = np.zeros(len(children))
+        for v, (one, two) in enumerate(children):
+            below = [down[c] for c in (one, two) if c >= 0]
+            down[v] = a[v] + (min(below) if below else 0.0)
+        up = np.full(len(children), math.inf)
+        up[self.tree.roots] = np.where(self.fixed[self.parents < 0], math.inf, 0.0)
+        for v in range(len(children) - 1, -1, -1):
+            one, two = children[v]
+            if one >= 0:
+                up[one] = min(a[v] + up[v], down[two] if two >= 0 else math.inf)
+            if two >= 0:
+                up[two] = min(a[v] + up[v], down[one])
+        cost = float((down + up).min())
+        reach = math.ceil((_TAIL + math.log(len(children))) / cost) + 4 if cost > 0 else _MOST_SUMS + 1
+        if reach > _MOST_SUMS:
+            shown = f"sums up to {reach:.3g}"
+            raise fail("tree norm", shown, "are too many to tabulate", "Use a larger epsilon, or larger weights.")
+        return reach
+
+    @cached_property
+    def _sums(self) -> RealVector:
+        return np.arange(-self.reach, self.reach + 1).astype(np.float64)
+
+    def _factor(self, v: int) -> RealVector:
+        return np.asarray(np.exp(-self._rates[v] * np.abs(self._sums)))
+
+    @cached_property
+    def _messages(self) -> tuple[list[RealVector], list[RealVector]]:
+        """The messages m_v, each scaled to sum 1, and o_v."""
+        children = self.tree.children.tolist()
+        nodes, size = len(children), self._sums.size
+        fits("tree norm", f"{nodes} sets", 3 * nodes * size * 8, advice="Use a larger epsilon, or fewer cells.")
+        m: list[RealVector] = []
+        for v, (one, two) in enumerate(children):
+            c = np.ones(1) if one < 0 else m[one] if two < 0 else self._convolved(m[one], two, m)
+            own = self._factor(v) * c
+            m.append(own / own.sum())
+        o: list[RealVector] = [np.empty(0)] * nodes
+        for root, is_fixed in zip(self.tree.roots.tolist(), self.fixed[self.parents < 0].tolist(), strict=True):
+            o[root] = (self._sums == 0).astype(np.float64) if is_fixed else np.ones(size)
+        for v in range(nodes - 1, -1, -1):
+            one, two = children[v]
+            if one < 0:
+                continue
+            g = self._factor(v) * o[v]
+            for child, other in ((one, two), (two, one)):
+                if child >= 0:
+                    rest = g if other < 0 else self._convolved(g, other, m)
+                    o[child] = rest / rest.max()
+        return m, o
+
+    def _is_leaf(self, v: int) -> bool:
+        return bool(self.tree.children[v, 0] < 0)
+
+    def _convolved(self, rows: AnyArray, v: int, m: list[RealVector]) -> AnyArray:
+        """Convolve rows with the message of a node; at a leaf by a recursion from either side."""
+        if self._is_leaf(v):
+            from scipy.signal import lfilter
+
+            q = math.exp(-self._rates[v])
+            if q < 1:
+                there = lfilter([1.0], [1.0, -q], rows, axis=-1)
+                back = lfilter([1.0], [1.0, -q], rows[..., ::-1], axis=-1)[..., ::-1]
+                return np.asarray((there + back - rows) * m[v][self.reach])
+            return np.asarray(np.broadcast_to(rows.sum(axis=-1, keepdims=True) * m[v][self.reach], rows.shape))
+        if rows.ndim == 1:
+            return np.asarray(np.convolve(rows, m[v])[self.reach : -self.reach])
+        return np.asarray(rows @ self._toeplitz(m[v]))
+
+    def _toeplitz(self, message: RealVector) -> SquareMatrix:
+        """M[s, t] = m(t - s): an even message, zero beyond the table."""
+        size = message.size
+        padded = np.concatenate([np.zeros(size), message, np.zeros(size)])
+        windows = np.lib.stride_tricks.sliding_window_view(padded, size)
+        return np.asarray(windows[size + self.reach - np.arange(size)])
+
+    def node_variances(self) -> RealVector:
+        """Return the variance of z(v) for every node of the forest."""
+        m, o = self._messages
+        laws = [m[place] * o[place] for place in self.tree.node.tolist()]
+        return np.array([float(law @ self._sums**2 / law.sum()) for law in laws])
+
+    def covariance(self) -> SquareMatrix:
+        """Return the covariance of the cells, n x n."""
+        m, o = self._messages
+        n = self.cells
+        fits("tree norm", f"covariance of {n} cells", n * n * 8, advice="Use a workload of sets of the tree.")
+        C, s = np.zeros((n, n)), self._sums
+        C[np.arange(n), np.arange(n)] = self.node_variances()[:n]
+        leaf = {place: cell for cell, place in enumerate(self.tree.node[:n].tolist())}
+        means: dict[int, tuple[list[int], RealMatrix]] = {}
+        roots = set(self.tree.roots.tolist())
+        for v, (one, two) in enumerate(self.tree.children.tolist()):
+            if one < 0:
+                means[v] = [leaf[v]], s[None].copy()
+                continue
+            if two < 0:
+                means[v] = means.pop(one)
+                continue
+            (first, mu), (second, nu) = means.pop(one), means.pop(two)
+            g = self._factor(v) * o[v]
+            block = self._met(mu * m[one], nu * m[two], g) / float(
+                m[one] @ self._hankel_times(g, m[two][:, None])[:, 0]
+            )
+            C[np.ix_(first, second)] = block
+            C[np.ix_(second, first)] = block.T
+            if v not in roots:
+                c = self._convolved(m[one], two, m)
+                c = np.where(c > 0, c, 1.0)
+                carried = [self._convolved(mu * m[one], two, m) / c, self._convolved(nu * m[two], one, m) / c]
+                means[v] = first + second, np.concatenate(carried)
+        return C
+
+    def _met(self, one: RealMatrix, two: RealMatrix, g: RealVector) -> RealMatrix:
+        """sum_{s,t} one(s) two(t) g(s + t) for all rows."""
+        if len(one) < len(two):
+            return self._met(two, one, g).T
+        return np.asarray(one @ self._hankel_times(g, two.T))
+
+    def _hankel_times(self, g: RealVector, columns: RealMatrix) -> RealMatrix:
+        """sum_t g(s + t) columns(t)."""
+        size = g.size
+        padded = np.concatenate([np.zeros(self.reach), g, np.zeros(self.reach)])
+        windows = np.lib.stride_tricks.sliding_window_view(padded, size)  # windows[s, t] = g(s + t)
+        return np.asarray(windows @ columns)
+
+
+def limit(rates: RealVector, value: Callable[[float], RealVector]) -> RealVector:
+    """Return the limit of step^2 value(step), value being of the law with rates step * rates, as the step goes to 0.
+
+    The scaled value is a series in the square of the step; steps fall by sqrt(2) until two extrapolations agree.
+    """
+    step = _STEP / float(rates.max(initial=1e-300))
+    table: list[RealVector] = []
+    last: RealVector | None = None
+    for level in range(_LEVELS):
+        h = step * 2.0 ** (-level / 2)
+        row = [h**2 * value(h)]
+        for k, above in enumerate(table):  # Neville's scheme in h^2, which halves from row to row
+            row.append(row[-1] + (row[-1] - above) / (2.0 ** (k + 1) - 1))
+        table = row
+        best = row[-1]
+        if last is not None and np.all(np.abs(best - last) <= _AGREE * np.abs(best).max(initial=0.0)):
+            break
+        last = best
+    return np.asarray(best)

@@ -1,0 +1,72 @@
+"""Fits of tree norms: pure epsilon, noise on the cells, a search over trees and their weights, then the certificate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, cast
+
+import numpy as np
+
+from hdmm_bf._linalg import threads_for
+from hdmm_bf._types import Effort, RealVector
+from hdmm_bf.bounds.dense import is_public, uniform
+from hdmm_bf.certificate.norms import MOST_CELLS, fixed_roots
+from hdmm_bf.fit.certified import certified
+from hdmm_bf.fit.dense import BOUND_GAP, BOUND_STEPS, default_seconds
+from hdmm_bf.fit.fit import Fit
+from hdmm_bf.fit.options import FitOptions
+from hdmm_bf.fit.reserve import dense_seconds
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies import Progress, limits, search
+from hdmm_bf.strategies.gaussian import dense as gaussian
+from hdmm_bf.strategies.norm import portfolio
+from hdmm_bf.strategies.norm.drafts import TreeDraft
+from hdmm_bf.strategies.norm.shapes import planted
+from hdmm_bf.strategies.rounding import from_tree
+
+_YARDSTICK_SHARE = 0.25
+"""Of the time limit, at most, for the bound on matrix mechanisms that stands beside the error."""
+
+
+def fit_norm(problem: Problem, options: FitOptions) -> Fit:
+    """Search trees and their weights, put the best on a grid, and certify it."""
+    cells = problem.policy.num_cells
+    proof: dict[str, Any] | None = {"kind": "edges", "weights": uniform(problem.policy.num_edges)}
+    with threads_for(min(cells, MOST_CELLS)):
+        if cells <= MOST_CELLS and is_public(problem):
+            return certified(problem, from_tree(_any_tree(problem)), proof, options, status="exact")
+        limit = math.inf if options.limited else default_seconds(problem)
+        reserve = 0.0 if options.max_seconds is None or cells > MOST_CELLS else dense_seconds(problem, options.noise)
+        with limits.limited(min(options.until(reserve), limits.now() + limit)):
+            proof = {"kind": "edges", "weights": _yardstick(problem)} if cells <= MOST_CELLS else None
+            reached: dict[str, float] = {}
+            drafts = portfolio.steps(
+                problem, seed=options.seed, family=options.family, effort=cast(Effort, options.effort)
+            )
+            found = search(
+                _progress(drafts, reached), gap=options.gap, max_iterations=options.max_steps, callback=options.callback
+            )
+        return certified(problem, from_tree(found.best), proof, options, status=found.status, reached=reached)
+
+
+def _progress(drafts: Iterator[TreeDraft], reached: dict[str, float]) -> Iterator[Progress[TreeDraft, None]]:
+    """Note what every family reached; no bound binds tree norms."""
+    for found in drafts:
+        if math.isfinite(found.error):
+            reached[found.origin] = min(found.error, reached.get(found.origin, math.inf))
+            yield Progress(found.error, 0.0, found, None)
+
+
+def _any_tree(problem: Problem) -> TreeDraft:
+    """All cells of a component under one root: for answers that are public whatever the noise."""
+    parents = planted(problem.policy, lambda trees, cells: trees.join(cells))
+    weights = np.where(fixed_roots(parents, problem.policy), 0.0, 1.0)
+    return TreeDraft(parents, weights, 0.0, "public")
+
+
+def _yardstick(problem: Problem) -> RealVector:
+    """Return edge weights that prove a bound on matrix mechanisms."""
+    with limits.limited(limits.now() + _YARDSTICK_SHARE * limits.time_left()):
+        steps = gaussian.steps(problem, gap=BOUND_GAP)
+        return search(steps, gap=BOUND_GAP, max_iterations=BOUND_STEPS, whole_steps=True).proof

@@ -1,0 +1,1 @@
+"""Families of tree norms: noise on the cells whose norm is the earth mover's distance on a weighted tree."""

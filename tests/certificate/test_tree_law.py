@@ -1,0 +1,103 @@
+"""The law of tree-norm noise against brute force over all whole-number vectors in a box, and known limits."""
+
+import numpy as np
+import pytest
+
+import hdmm_bf as bf
+from hdmm_bf.certificate.norms import set_queries
+from hdmm_bf.certificate.tree_law import TreeLaw, binary, limit
+from tests.support.forests import brute_covariance, random_forest
+
+RNG = np.random.default_rng(6)
+
+
+def chain(n, cell, cut):
+    """Return a caterpillar with equal weights on the cells and on the sets {1..k}; the root has none."""
+    parents, weights = np.full(2 * n - 1, -1), np.zeros(2 * n - 1)
+    weights[:n] = cell
+    weights[0] += cut
+    previous = 0
+    for k in range(1, n):
+        node = n + k - 1
+        parents[previous] = parents[k] = node
+        weights[node], previous = cut, node
+    weights[-1] = 0.0
+    return parents, weights
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_covariances_are_those_of_the_definition(fixed):
+    for _ in range(12):
+        cells = int(RNG.integers(1, 4))
+        parents = random_forest(RNG, cells)
+        rates = RNG.uniform(0.9, 1.8, parents.size)
+        is_fixed = np.zeros(parents.size, dtype=bool)
+        if fixed:
+            is_fixed[-1], rates[-1] = True, 0.0
+        found = TreeLaw(parents, rates, is_fixed, cells).covariance()
+        known = brute_covariance(parents, rates, is_fixed, cells, reach={1: 40, 2: 30, 3: 15}[cells])
+        np.testing.assert_allclose(found, known, atol=2e-8)
+
+
+def test_several_trees_are_independent():
+    parents = np.array([3, 3, -1, -1])
+    rates = np.array([1.0, 1.3, 1.5, 0.7])
+    found = TreeLaw(parents, rates, np.zeros(4, dtype=bool), 3).covariance()
+    known = brute_covariance(parents, rates, np.zeros(4, dtype=bool), 3, reach=18)
+    np.testing.assert_allclose(found, known, atol=1e-5)
+    assert np.all(found[:2, 2] == 0)
+
+
+def test_a_cell_without_weight_takes_what_its_set_leaves_over():
+    parents, rates = np.array([2, 2, -1]), np.array([1.1, 0.0, 1.4])
+    found = TreeLaw(parents, rates, np.zeros(3, dtype=bool), 2).covariance()
+    q, p = np.exp(-1.1), np.exp(-1.4)
+    cell, whole = 2 * q / (1 - q) ** 2, 2 * p / (1 - p) ** 2  # independent, by their own geometric laws
+    np.testing.assert_allclose(found, [[cell, -cell], [-cell, cell + whole]], rtol=1e-9)
+
+
+def test_the_variance_of_a_set_is_that_of_the_sum_of_its_cells():
+    parents, weights = chain(9, 0.3, 0.2)
+    fixed = np.zeros(parents.size, dtype=bool)
+    fixed[-1] = True
+    law = TreeLaw(parents, weights, fixed, 9)
+    C, sets = law.covariance(), law.node_variances()
+    for k in range(2, 10):
+        assert sets[9 + k - 2] == pytest.approx(C[:k, :k].sum(), rel=1e-9, abs=1e-9)
+
+
+def test_one_discrete_laplace_variable_tends_to_its_density():
+    rates = np.array([0.8])
+    found = limit(rates, lambda h: TreeLaw(np.array([-1]), h * rates, np.zeros(1, dtype=bool), 1).node_variances())
+    assert found[0] == pytest.approx(2 / 0.8**2, rel=1e-8)
+
+
+def test_equal_weights_on_a_chain_have_the_known_error_under_threshold_4():
+    """All ranges of 64 cells with equal weights inside: 2.566 times the dual bound (two prototypes agreed on it)."""
+    parents, weights = chain(64, 0.2846, 0.1077)
+    weights /= 2 * 0.2846 + 4 * 0.1077
+    fixed = np.zeros(parents.size, dtype=bool)
+    fixed[-1] = True
+    V = bf.workload.parse("all-range:64").matrix.gram()
+    found = limit(weights, lambda h: np.array([(V * TreeLaw(parents, h * weights, fixed, 64).covariance()).sum() / 2]))
+    assert found[0] / bf.bound("all-range:64", "threshold:64:4").lower == pytest.approx(2.567, abs=2e-3)
+
+
+def test_a_tree_becomes_binary_with_a_place_for_every_node():
+    for _ in range(20):
+        parents = random_forest(RNG, 7, one_root=False, most_children=5)
+        tree = binary(parents)
+        assert len(set(tree.node.tolist())) == parents.size
+        used = tree.children[tree.children >= 0]
+        assert len(set(used.tolist())) == used.size
+        assert np.all(tree.children.max(axis=1) < np.arange(len(tree.children)))
+
+
+def test_queries_that_are_sets_of_the_tree_are_found_and_others_are_not():
+    parents = np.array([4, 4, 5, 5, 6, 6, -1])
+    W = np.array([[1, 1, 0, 0], [0, 0, 0, 2], [1, 1, 1, 1.0]])
+    node, scale = set_queries(bf.workload.from_matrix(W).matrix, parents, 4)
+    assert node.tolist() == [4, 3, 6]
+    assert scale.tolist() == [1, 2, 1]
+    for other in ([0, 1, 1, 0], [1, 2, 0, 0]):
+        assert set_queries(bf.workload.from_matrix(np.array([other], dtype=float)).matrix, parents, 4) is None
