@@ -51,6 +51,7 @@ class Schedule:
         straight: steps of the parts of a descent from dense rows, which goes on with what it knows of the curvature.
         memory: corrections it keeps; with 15 a step took a third longer, and a run on 1024 prefixes stayed behind.
         runners, runners_if_large: how many of them race; a single one in the first race of a large problem.
+        races: one after the other on a problem that is not large; how good their ends are is a matter of luck.
         small: columns up to which a problem is not large in this.
         largest_straight: columns up to which there are any.
         perturbations: of the best, between two passes.
@@ -67,6 +68,7 @@ class Schedule:
     large: int = 600
     straight: tuple[int, ...] = (60, 40, 60, 80, 120, 180, 270, 400, 600, 900, 1300)
     runners: int = 6
+    races: int = 2
     runners_if_large: int = 3
     memory: int = 8
     small: int = 300
@@ -172,8 +174,13 @@ class Search:
         count, finest = 0, self.levels[-1]
         while True:
             before = finest.value
-            turns = [self._race(finest, first=count == 0), self._perturbations(finest, signed=signed)]
-            turns.insert(0 if finest is self.levels[0] else 2, self._pass(count))
+            turns = [self._race(finest, first=count == 0), self._pass(count)]
+            if finest is self.levels[0]:
+                turns.reverse()
+            elif finest.n > self.schedule.small:  # a pass takes long there
+                turns.insert(1, self._perturbations(finest, signed=signed))
+            else:
+                turns[1:1] = [self._race(finest, first=False) for _ in range(self.schedule.races - 1)]
             yield from itertools.chain(*turns, self._perturbations(finest, signed=signed))
             self.idle = count > 0 and finest.value > before - 1e-6
             count += 1
