@@ -8,9 +8,10 @@ long there for the same descent. On an accelerator optax's keeps the iteration o
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -90,8 +91,6 @@ def minimise(
     """
     import jax
 
-    from hdmm_bf.objectives.by_hand import evaluation
-
     count = positive_int("objectives.minimise", "steps", steps, advice="Use for example steps=1000.")
     if isinstance(method, str) and method != "lbfgs":
         advice = 'Use "lbfgs", or a method of optax such as optax.adam(1e-2).'
@@ -104,6 +103,49 @@ def minimise(
         import optax
 
         return _by_optax(loss, start, optax.lbfgs(memory_size=_MEMORY), count, nonnegative)
+    value_and_slope, flat, unflattened = _flattened(loss, start)
+    with threads_for(1):  # of BLAS; XLA's own threads and OpenBLAS's would spin on each other's cores
+        found = descend(value_and_slope, flat, steps=count, nonnegative=nonnegative, tolerance=tolerance)
+    return found._replace(parameters=unflattened(found.parameters))
+
+
+def minimising(
+    loss: Loss,
+    start: Parameters,
+    *,
+    parts: Iterable[int],
+    nonnegative: bool = False,
+    tolerance: float = 1e-10,
+    memory: int = _MEMORY,
+) -> Iterator[Minimum]:
+    """Descend by L-BFGS as `minimise` does, on the host; yield where every part ends, as many steps on.
+
+    Guarantees:
+        The descent is the same as one without parts: the corrections are carried on. At a limit it ends where it is.
+    """
+    if limits.ending():
+        yield Minimum(math.inf, start, 0, False)
+        return
+    value_and_slope, flat, unflattened = _flattened(loss, start)
+    running = descending(
+        value_and_slope, flat, parts=parts, nonnegative=nonnegative, tolerance=tolerance, memory=memory
+    )
+    while True:
+        with threads_for(1):  # the caller has its own number between two parts
+            found = next(running, None)
+        if found is None:
+            return
+        yield found._replace(parameters=unflattened(found.parameters))
+
+
+def _flattened(
+    loss: Loss, start: Parameters
+) -> tuple[Callable[[AnyArray], tuple[float, AnyArray]], AnyArray, Callable[[AnyArray], Parameters]]:
+    """Return the loss and its gradient at a vector, the start as one, and the way from a vector to parameters."""
+    import jax
+
+    from hdmm_bf.objectives.by_hand import evaluation
+
     leaves, structure = jax.tree.flatten(start)
     shapes = [np.shape(leaf) for leaf in leaves]
     cuts = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
@@ -122,9 +164,7 @@ def minimise(
         return float(value), np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(slope)])
 
     flat = np.concatenate([np.ravel(np.asarray(leaf, dtype=np.float64)) for leaf in leaves])
-    with threads_for(1):  # of BLAS; XLA's own threads and OpenBLAS's would spin on each other's cores
-        found = descend(value_and_slope, flat, steps=count, nonnegative=nonnegative, tolerance=tolerance)
-    return found._replace(parameters=unflattened(found.parameters))
+    return value_and_slope, flat, unflattened
 
 
 @in_float64
@@ -175,13 +215,38 @@ def descend(
         tolerance: stop when a step gains less than this share, of 1 at the least.
         memory: corrections that are kept.
     """
+    *_, found = descending(
+        value_and_slope, start, parts=(steps,), nonnegative=nonnegative, tolerance=tolerance, memory=memory
+    )
+    return found
+
+
+def descending(
+    value_and_slope: Callable[[AnyArray], tuple[float, AnyArray]],
+    start: AnyArray,
+    *,
+    parts: Iterable[int],
+    nonnegative: bool,
+    tolerance: float,
+    memory: int,
+) -> Iterator[Minimum]:
+    """Yield where `descend` is after every part, each a number of further steps; the last is where it ended."""
     x = np.array(start, dtype=np.float64)
     if nonnegative:
         np.maximum(x, 0.0, out=x)
     f, g = value_and_slope(x)
     pairs: deque[tuple[AnyArray, AnyArray, float]] = deque(maxlen=memory)
     taken, converged = 0, False
-    while taken < steps and not limits.ending():
+    ends = itertools.accumulate(parts)
+    end = next(ends, 0)
+    while not limits.ending():
+        if taken >= end:
+            later = next(ends, None)
+            if later is None:
+                break
+            yield Minimum(f, x, taken, False)
+            end = later
+            continue
         free = (x > 0) | (g < 0) if nonnegative else None
         slope = g if free is None else np.where(free, g, 0.0)
         if float(np.abs(slope).max(initial=0.0)) <= _FLAT:
@@ -213,7 +278,7 @@ def descend(
         if gain <= tolerance * max(abs(f), 1.0):
             converged = True
             break
-    return Minimum(f, x, taken, converged)
+    yield Minimum(f, x, taken, converged)
 
 
 def _inverse_hessian_times(g: AnyArray, pairs: Sequence[tuple[AnyArray, AnyArray, float]]) -> AnyArray:

@@ -14,7 +14,7 @@ import pytest
 import scipy.optimize
 
 from hdmm_bf.objectives import Minimum, PIdentity, limits, minimise, total
-from hdmm_bf.objectives.descent import descend
+from hdmm_bf.objectives.descent import descend, minimising
 from tests.objectives import cases
 
 ROOT = Path(__file__).parents[2]
@@ -137,6 +137,27 @@ def test_a_loss_with_its_own_gradient_is_descended_too():
     f, centre, H = bowl()
     found = descend(lambda x: (float(f(x)), H @ (x - centre)), np.zeros(12), steps=500)
     np.testing.assert_allclose(found.parameters, centre, atol=1e-3)
+
+
+def test_a_descent_in_parts_is_the_descent_without():
+    """Quotes minimising: the same as one without parts, bit for bit, with what it knows of the curvature."""
+    f, _, _ = bowl()
+    whole = minimise(f, np.ones(12), steps=20, nonnegative=True, tolerance=0.0)
+    parts = list(minimising(f, np.ones(12), parts=(3, 7, 10), nonnegative=True, tolerance=0.0))
+    assert [found.steps for found in parts] == [3, 10, 20]
+    assert parts[0].value > parts[1].value > parts[2].value
+    np.testing.assert_array_equal(parts[-1].parameters, whole.parameters)
+
+
+def test_parts_end_where_the_descent_converges_or_has_not_begun():
+    """Quotes minimising: at a limit it ends where it is."""
+    f, centre, _ = bowl(condition=1.0)
+    (found,) = minimising(f, np.zeros(12), parts=(50, 50))
+    assert found.converged
+    np.testing.assert_allclose(found.parameters, centre, atol=1e-5)
+    with limits.limited(-math.inf):
+        (found,) = minimising(f, np.zeros(12), parts=(50, 50))
+    assert (found.value, found.steps, found.converged) == (math.inf, 0, False)
 
 
 @pytest.mark.parametrize("x64", [True, False], ids=["x64", "x32"])
