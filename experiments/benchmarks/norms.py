@@ -99,10 +99,10 @@ def _geography(sizes: tuple[int, int, int]) -> list[list[str]]:
     """Every cell, every sum over the last attributes, and the total, under ordinary privacy."""
     domain = "x".join(map(str, sizes))
     a, b, c = sizes
-    one = [np.ones((1, n)) for n in sizes]
-    eye = [np.eye(n) for n in sizes]
+    one = [bf.workload.from_matrix(np.ones((1, n))) for n in sizes]
+    eye = [bf.workload.identity(n) for n in sizes]
     parts = [(eye[0], eye[1], eye[2]), (eye[0], eye[1], one[2]), (eye[0], one[1], one[2]), (one[0], one[1], one[2])]
-    workload = bf.workload.union(*(bf.workload.product(*map(bf.workload.from_matrix, part)) for part in parts))
+    workload = bf.workload.union(*(bf.workload.product(*part) for part in parts))
     rows = []
     for noise, budget in (("norm", {"epsilon": 1.0}), ("laplace", {"epsilon": 1.0}), ("gaussian", _BUDGET)):
         made = bf.fit(workload, f"unbounded:{domain}", noise=noise, max_seconds=120)
