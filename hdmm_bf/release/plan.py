@@ -8,8 +8,9 @@ has confirmed that too.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import singledispatch
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, singledispatch
 from typing import Any, Protocol, final, runtime_checkable
 
 from hdmm_bf._checks import fail
@@ -63,7 +64,7 @@ class Plan:
         calibrated: the exact sensitivity of the integers that the noise was made for.
         bits: binary places of the strategy's grid.
         num_queries: how many.
-        expected_error: expected total squared error of the answers as written, with the noise that will be drawn.
+        predict: from the plan to the expected total squared error, which takes seconds for tree norms.
         unbiased_error: what the total squared error of no unbiased mechanism with the same promise is below; None where
             no such bound is known.
     """
@@ -76,8 +77,13 @@ class Plan:
     calibrated: int
     bits: int
     num_queries: int
-    expected_error: float = 0.0
+    predict: Callable[[Plan], float] | None = field(default=None, repr=False, compare=False)
     unbiased_error: float | None = None
+
+    @cached_property
+    def expected_error(self) -> float:
+        """Expected total squared error of the answers as written, with the noise that will be drawn."""
+        return 0.0 if self.predict is None else self.predict(self)
 
     @property
     def row_sampler(self) -> Sampler | None:
@@ -214,7 +220,10 @@ def plan(fit: Fitted, *, epsilon: float | None = None, delta: float | None = Non
             rho, sampler = _confirmed(exact, sampler, epsilon, delta)
     m = fit.problem.workload.num_queries
     settled = Plan(certificate.noise, epsilon, delta, rho, sampler, exact, certificate.bits, m)
-    return replace(settled, expected_error=_expected_error(fit, settled), unbiased_error=floor)
+    settled = replace(settled, predict=lambda own: _expected_error(fit, own), unbiased_error=floor)
+    if not isinstance(sampler, TreeSampler):
+        _ = settled.expected_error  # refused here, if it is
+    return settled
 
 
 def _unbiased_error(fit: Fitted, **promise: float | None) -> float | None:
