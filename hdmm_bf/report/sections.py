@@ -9,6 +9,7 @@ from hdmm_bf import __version__
 from hdmm_bf import policy as policies
 from hdmm_bf._display import facts_table, percent, text
 from hdmm_bf.fit import Fit
+from hdmm_bf.release.plan import plan
 from hdmm_bf.release.privacy import NAMES, noise_variance
 from hdmm_bf.report.comparison import LARGEST, Compared, example_loss, example_privacy
 from hdmm_bf.report.page import Section, bullets, paragraph
@@ -70,9 +71,12 @@ def _distance(fit: Fit) -> str:
 def _example(fit: Fit) -> str:
     privacy = example_privacy(fit)
     at = "epsilon 1 and delta 1e-6" if "delta" in privacy else "epsilon 1"
+    settled = plan(fit, **example_loss(fit))
+    floor = settled.any_unbiased_rmse
+    least = "" if floor is None else f" No unbiased mechanism that keeps the same promise is below {floor:.4g}."
     return (
-        f"For example at {at} a release has a root mean squared error of {fit.rmse(**example_loss(fit)):.4g} records a "
-        f"query, whatever the data are. Doubling epsilon {'about ' if 'delta' in privacy else ''}halves it."
+        f"For example at {at} a release has a root mean squared error of {settled.rmse:.4g} records a "
+        f"query, whatever the data are. Doubling epsilon {'about ' if 'delta' in privacy else ''}halves it.{least}"
     )
 
 

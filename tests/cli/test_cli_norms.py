@@ -67,6 +67,7 @@ def test_the_report_draws_the_sets_and_names_the_yardstick(folder):
     page = (folder / "r.html").read_text()
     assert "How noise is drawn" in page
     assert "bound of matrix mechanisms" in page
+    assert "No unbiased mechanism that keeps the same promise is below" in page
 
 
 def test_compare_sets_noises_side_by_side_at_a_budget():
