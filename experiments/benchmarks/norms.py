@@ -88,7 +88,7 @@ def release(policy: str, epsilon: str) -> None:
     import resource
 
     cells = int(policy.split(":")[1])
-    made = bf.fit(f"prefix:{cells}", policy, noise="norm", family="chain", max_steps=1)
+    made = bf.fit(f"identity:{cells}", policy, noise="norm", family="chain", max_steps=1)
     started = time.time()
     bf.release(made, np.arange(cells), epsilon=float(epsilon))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
