@@ -32,6 +32,7 @@ NAMES = (
     "laplace",
     "search",
     "curves",
+    "flow_norm",
     "workers",
     "release",
     "histogram",
