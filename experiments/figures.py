@@ -29,6 +29,7 @@ STYLES = {
     "Transformed + DAWA + Cons": ("#c0392b", "D", True),
     "Transformed + DAWA + Cons, proven noise": ("#e6a19a", "d", True),
     "Ours, Laplace": ("#1e8449", "*", False),
+    "Ours, tree norm": ("#0b3d20", "X", False),
     "Ours, Gaussian": ("#76c893", "P", False),
 }
 POLICY_STYLES = {
@@ -131,13 +132,20 @@ def _promise(rows: list[Row], mechanism: str) -> str:
     )
 
 
+def _where(rows: list[Row], mechanism: str, why: str) -> str:
+    """Name the domains where a mechanism is missing for a reason, and the epsilons unless these are all."""
+    missing = [row for row in rows if row["mechanism"] == mechanism and row["note"] == why]
+    epsilons, every = ({row["epsilon"] for row in some} for some in (missing, rows))
+    at = "" if epsilons == every else f" at ε = {', '.join(sorted(epsilons))}"
+    return ", ".join(dict.fromkeys(f"{row['data_set']} {row['cells']} cells" for row in missing)) + at
+
+
 def _footnote(rows: list[Row]) -> str:
-    missing = list(dict.fromkeys(row["data_set"] + " " + row["cells"] for row in rows if not row["mse"]))
-    absent = (
-        f"\nOurs, Gaussian is not shown for {', '.join(missing)} cells: too large for a dense fit." if missing else ""
-    )
+    missing = dict.fromkeys((row["mechanism"], row["note"]) for row in rows if not row["mse"])
+    exact = "; tree norms exact" if any("tree norm" in row["mechanism"] for row in rows) else ""
+    absent = "".join(f"\n{name} is {why}: {_where(rows, name, why)}." for name, why in missing)
     return (
-        f"{_source(rows)}Mean of {rows[0]['runs']} runs, two standard errors. "
+        f"{_source(rows)}Mean of {rows[0]['runs']} runs, two standard errors{exact}. "
         "Open markers and green ones do not depend on the data.\n"
         "In brackets what is promised: ordinary privacy gets ε/2, as in the paper; δ > 0 is a weaker promise; "
         f"DAWA as published is not proven private.{absent}"

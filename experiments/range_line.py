@@ -16,6 +16,8 @@ MECHANISMS = (
     "Ours, Laplace",
     "Ours, Gaussian",
 )
+"""Without our tree norm: on a line it is Laplace noise on the edges, which is there already."""
+
 QUESTION = "1D-Range under the line: how many orders of magnitude does the policy bring?"
 
 

@@ -13,6 +13,7 @@ MECHANISMS = (
     "Transformed + DAWA",
     "Transformed + DAWA, proven noise",
     "Ours, Laplace",
+    "Ours, tree norm",
     "Ours, Gaussian",
 )
 RUNS = 100

@@ -33,6 +33,7 @@ NAMES = (
     "search",
     "curves",
     "norms",
+    "flow_norm",
     "workers",
     "release",
     "histogram",

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from experiments import claims, comparisons, data, design, range_threshold, verdicts
+from experiments import claims, comparisons, contenders, data, design, panels, range_threshold, verdicts
 from experiments.design import Experiment
 from hdmm_bf import cli
 
@@ -55,7 +55,7 @@ def test_one_figure_runs_from_end_to_end_and_says_that_its_data_are_made_up(tmp_
     report = (tmp_path / "README.md").read_text()
     assert "smoke run" in report
     assert str(tmp_path) not in report + (tmp_path / "range_threshold.csv").read_text()
-    assert sum(found["verdicts"].values()) == 70
+    assert sum(found["verdicts"].values()) == 71
 
 
 def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_file(tmp_path):
@@ -187,6 +187,30 @@ def test_our_strategies_must_win_off_lines_and_tie_on_them():
     assert grid.as_it_must
     assert grid._replace(margin=0.4).verdict == "unclear"
     assert grid._replace(laplace=0.5).verdict == "paper"
+
+
+def test_tree_norms_are_compared_at_the_epsilons_where_they_can_be_released(tmp_path):
+    names = ("Transformed + Laplace", "Ours, Laplace", "Ours, tree norm", "Ours, Gaussian")
+    errors = {("D", e, m): v * float(e) ** -2 for e in ("0.001", "1") for m, v in zip(names, (9, 4, 3, 1), strict=True)}
+    rows = [row | {"expected": row["mse"]} for row in panel(errors)]
+    refused = next(row for row in rows if row["mechanism"] == "Ours, tree norm")
+    refused["mse"] = refused["expected"] = ""
+    for name in comparisons.PANELS:
+        write(tmp_path, name, rows)
+    gain = comparisons.gains(claims.Results(tmp_path))[0]
+    assert (gain.laplace, gain.tree) == (pytest.approx(9 / 4), pytest.approx(3))
+
+
+def test_a_release_that_memory_forbids_is_a_missing_point_with_its_reason(monkeypatch):
+    made = contenders.Contender(None, contenders.unknown)
+    monkeypatch.setattr(panels, "contender", lambda *names: made)
+    cell = range_threshold.cells(True)[0] | {"mechanism": "Ours, tree norm"}
+    found = panels.measure(cell, np.random.default_rng(0))
+    assert np.isnan([found["mse"], found["stderr"], found["expected"]]).all()
+    assert found["note"] == panels.TOO_LONG
+    monkeypatch.setattr(panels, "contender", lambda *names: made._replace(expected=lambda epsilon: 7.0))
+    found = panels.measure(cell, np.random.default_rng(0))
+    assert (found["mse"], found["stderr"], found["note"]) == (7.0, 0.0, "")
 
 
 def test_unknown_figures_and_a_wrong_folder_are_one_sentence(tmp_path):
