@@ -1,10 +1,13 @@
 """The law of tree-norm noise against brute force over all whole-number vectors in a box, and known limits."""
 
+import time
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import hdmm_bf as bf
+from hdmm_bf.certificate import tree_law
 from hdmm_bf.certificate.norms import set_queries
 from hdmm_bf.certificate.tree_law import TreeLaw, binary, limit
 from hdmm_bf.problem.transform import Problem
@@ -126,6 +129,26 @@ def test_a_query_is_not_taken_for_a_set_by_numbers_that_anybody_can_know():
     strategy = TreeNorm(parents, np.append(np.ones(128, dtype=np.int64), [0, 0]), 0, "test")
     made = shipped(Problem(bf.workload.from_matrix(query), two_lines), strategy, "norm")
     assert made.unit_error > 1
+
+
+def test_long_tables_have_the_moments_of_direct_sums_and_do_not_take_for_ever(monkeypatch):
+    """A weight of a hundred times another asks for tables of 20 000 sums: direct sums took many minutes, and 4 GB."""
+    parents = np.array([8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, -1])
+    weights = np.where(np.isin(np.arange(15), [0, 3, 9]), 7.0, 1.0)
+    fixed = np.arange(15) == 14
+    laws = []
+    for long in (10**9, 8):
+        monkeypatch.setattr(tree_law, "_LONG", long)
+        law = TreeLaw(parents, 0.04 * weights, fixed, 8)
+        laws.append((law.covariance(), law.node_variances()[:-1]))
+    for direct, quick in zip(*laws, strict=True):
+        assert quick == pytest.approx(direct, rel=1e-11)
+    monkeypatch.undo()
+    integers = np.where(np.isin(np.arange(15), [0, 3, 9]), 100, 1) * ~fixed
+    problem = Problem(bf.workload.parse("all-range:8"), bf.policy.bounded(8))
+    start = time.perf_counter()
+    assert shipped(problem, TreeNorm(parents, integers, 0, "test"), "norm").unit_error == pytest.approx(576149.75)
+    assert time.perf_counter() - start < 30
 
 
 def test_entries_that_are_stored_twice_or_are_zero_are_one_entry():
