@@ -32,6 +32,7 @@ NAMES = (
     "laplace",
     "search",
     "curves",
+    "norms",
     "workers",
     "release",
     "histogram",

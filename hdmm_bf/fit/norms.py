@@ -16,7 +16,7 @@ from hdmm_bf.fit.certified import certified
 from hdmm_bf.fit.dense import BOUND_GAP, BOUND_STEPS, default_seconds
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.options import FitOptions
-from hdmm_bf.fit.reserve import dense_seconds
+from hdmm_bf.fit.reserve import norm_seconds
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies import Progress, limits, search
 from hdmm_bf.strategies.gaussian import dense as gaussian
@@ -37,7 +37,7 @@ def fit_norm(problem: Problem, options: FitOptions) -> Fit:
         if cells <= MOST_CELLS and is_public(problem):
             return certified(problem, from_tree(_any_tree(problem)), proof, options, status="exact")
         limit = math.inf if options.limited else default_seconds(problem)
-        reserve = 0.0 if options.max_seconds is None or cells > MOST_CELLS else dense_seconds(problem, options.noise)
+        reserve = 0.0 if options.max_seconds is None else norm_seconds(problem)
         with limits.limited(min(options.until(reserve), limits.now() + limit)):
             proof = {"kind": "edges", "weights": _yardstick(problem)} if cells <= MOST_CELLS else None
             reached: dict[str, float] = {}

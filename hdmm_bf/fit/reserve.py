@@ -9,6 +9,7 @@ import numpy as np
 
 from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import Noise
+from hdmm_bf.certificate.norms import MOST_CELLS
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies import limits
@@ -20,6 +21,8 @@ _EDGES_ROWS, _EDGES_GRAM = 4.0, 1.6
 """For e^3 more, where the strategy may be over the edges: from the rows of the workload, or from its Gram matrix."""
 _MOST_EDGES, _TALL = 3000, 8
 """Edges up to which strategies over the edges are searched; queries an edge up to which rows are written out."""
+_PAIRS, _SETS = 2.5e4, 4e6
+"""For tree norms: a pair of cells in the laws, and a cell where only sets are queried."""
 _ROOM, _LEAST = 1.2, 0.15
 
 
@@ -30,6 +33,13 @@ def dense_seconds(problem: Problem, noise: Noise) -> float:
     if noise == "laplace" and not problem.policy.is_forest and e <= _MOST_EDGES:
         units += (_EDGES_ROWS if problem.workload.num_queries <= _TALL * e else _EDGES_GRAM) * e**3
     return _LEAST + _ROOM * units * pace()
+
+
+def norm_seconds(problem: Problem) -> float:
+    """Predict the time for a tree norm: the yardstick, and four laws with the covariances of all cells."""
+    n = problem.policy.num_cells
+    laws = _PAIRS * n**2 if n <= MOST_CELLS else _SETS * n
+    return _LEAST + _ROOM * ((_CELLS * n**3 if n <= MOST_CELLS else 0.0) + laws) * pace()
 
 
 def product_seconds(product: ProductProblem) -> float:

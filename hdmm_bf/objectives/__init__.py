@@ -6,8 +6,9 @@
     found = bf.objectives.minimise(loss, free.init())
 
 Objectives (`total`, `variances`, `sensitivity`, `dual_bound`) and parametrisations (`PIdentity`, `CellBudgets`, `Free`,
-`UnitColumns`, `LevelWeights`, `ProductBases`) are frozen records that JAX sees through. JAX takes a second and 200 MB
-to load, so nothing here loads it before it is used.
+`UnitColumns`, `LevelWeights`, `ProductBases`) are frozen records that JAX sees through; so are those of tree norms
+(`tree_error`, `tree_length`, `tree_total`). JAX takes a second and 200 MB to load, so nothing here loads it before it
+is used.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         cell_budgets,
         product_bases,
     )
+    from hdmm_bf.objectives.trees import tree_error, tree_length, tree_total
 
 _HOMES = {
     "measures": ("Smoothing", "dual_bound", "sensitivity", "total", "variances"),
@@ -48,6 +50,7 @@ _HOMES = {
         "cell_budgets",
         "product_bases",
     ),
+    "trees": ("tree_error", "tree_length", "tree_total"),
 }
 
 __all__ = [
@@ -71,6 +74,9 @@ __all__ = [
     "product_bases",
     "sensitivity",
     "total",
+    "tree_error",
+    "tree_length",
+    "tree_total",
     "variances",
 ]
 

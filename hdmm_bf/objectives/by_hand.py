@@ -26,6 +26,7 @@ from hdmm_bf._types import AnyArray, IndexArray, RealMatrix, RealVector
 from hdmm_bf.objectives import grams
 from hdmm_bf.objectives.measures import Composed, Total
 from hdmm_bf.objectives.parametrisations import CellBudgets, PIdentity, Split
+from hdmm_bf.objectives.trees import TreeTotal, written_out
 
 Evaluate: TypeAlias = Callable[[Any], tuple[float, Any]]
 """From parameters to the loss and its gradient; infinite, with the gradient zero, where it cannot be evaluated."""
@@ -55,6 +56,8 @@ class Acting(NamedTuple):
 @in_float64
 def evaluation(loss: Any) -> Evaluate | None:
     """Return a loss with its gradient written out; None for losses that JAX differentiates."""
+    if isinstance(loss, TreeTotal):
+        return written_out(loss)
     if not (isinstance(loss, Composed) and isinstance(loss.objective, Total)):
         return None
     total, strategy = loss.objective, there_and_back(loss.parametrisation)

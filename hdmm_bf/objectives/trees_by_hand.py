@@ -192,7 +192,7 @@ class Messages:
     def _total(self) -> float:
         """Add E[z^T V z] over the roots: at sum 0 where the total is public, over all sums elsewhere."""
         plan, total = self.plan, 0.0
-        for root, public, times in zip(plan.roots, plan.public, plan.times, strict=True):
+        for root, public, times in zip(plan.roots.tolist(), plan.public, plan.times, strict=True):
             m, q = self.at_zero[root] if public else self._integral(int(root))
             total += times * q / m
         return float(total)
@@ -205,7 +205,7 @@ class Messages:
         plan = self.plan
         even, odd = np.zeros_like(self.even), np.zeros_like(self.odd)
         at_zero = np.zeros_like(self.at_zero)
-        for root, public, times in zip(plan.roots, plan.public, plan.times, strict=True):
+        for root, public, times in zip(plan.roots.tolist(), plan.public, plan.times, strict=True):
             m, q = self.at_zero[root] if public else self._integral(int(root))
             by = np.array([-q / m**2, 1 / m]) * times / 2
             if public:

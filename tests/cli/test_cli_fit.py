@@ -101,7 +101,7 @@ def test_bound_needs_no_strategy(folder):
 def test_compare_sets_everybody_side_by_side():
     arguments = ("compare", "-w", "all-range:8", "-g", "threshold:8:2", "--noise", "laplace", "--max-steps", "16")
     record = json.loads(call(*arguments, "--json").stdout)
-    assert set(record) == {"rows", "svd_bound", "lower_bound"}
+    assert set(record) == {"rows", "svd_bound", "lower_bound", "matrix_bound"}
     assert {row["kind"] for row in record["rows"]} == {"paper", "classical", "ours"}
     for row in record["rows"]:
         assert set(row) == {"name", "unit_error", "ratio_to_lower", "kind"}

@@ -277,3 +277,30 @@ def test_intervals_of_levels_that_no_draws_show_are_wider_not_narrower(ranges):
     assert np.all(np.diff(widths, axis=0) > 0)
     assert np.all(widths[-1] >= out.stddev[[0, 150, 299]] * math.sqrt(1e9) * (1 - 1e-6))  # Chebyshev
     assert np.all(widths[2] < 9 * out.stddev[[0, 150, 299]])
+
+
+@pytest.mark.parametrize(
+    ("workload", "policy"),
+    [
+        ("all-range:20", "unbounded:20"),
+        ("prefix:16", "bounded:16"),
+        ("all-range:16", "threshold:16:3"),
+        ("identity:9", "line:9"),
+    ],
+)
+def test_the_certificate_agrees_with_the_search_which_it_shares_no_code_with(workload, policy):
+    made = bf.fit(workload, policy, noise="norm", effort="quick", max_steps=3)
+    assert made.reached[made.family] == pytest.approx(made.unit_error, rel=2e-4)
+
+
+def test_queries_over_nested_attributes_are_fitted_without_covariances_of_all_cells():
+    sizes = (4, 3, 2)
+    one = [bf.workload.from_matrix(np.ones((1, n))) for n in sizes]
+    eye = [bf.workload.identity(n) for n in sizes]
+    parts = [(eye[0], eye[1], eye[2]), (eye[0], eye[1], one[2]), (eye[0], one[1], one[2]), (one[0], one[1], one[2])]
+    workload = bf.workload.union(*(bf.workload.product(*part) for part in parts))
+    made = bf.fit(workload, "unbounded:4x3x2", noise="norm", family="clusters", effort="quick", max_steps=2)
+    stated = made.per_query_stddev(epsilon=1.0)
+    W = workload.matrix.dense()
+    known = np.sqrt(np.diag(W @ made.recovery._interpolated("cells", bf.plan(made, epsilon=1.0).sampler.rates) @ W.T))
+    np.testing.assert_allclose(stated, known, rtol=1e-6)

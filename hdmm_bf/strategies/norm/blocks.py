@@ -43,4 +43,4 @@ def steps(problem: Problem, *, seed: int) -> Iterator[TreeDraft]:
         yield tree_draft(problem, parents, optimised(problem, parents, weights, FULL), origin=NAME)
 
 
-FAMILY = Family(name=NAME, noise="norm", structured=False, search=steps, applies=applies, turns=Turns(look=1, stale=4))
+FAMILY = Family(name=NAME, noise="norm", structured=False, search=steps, applies=applies, turns=Turns(look=1, stale=3))

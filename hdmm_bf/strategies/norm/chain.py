@@ -1,4 +1,4 @@
-"""Chains: single cells and all cells up to one, in the policy's order; for lines, thresholds and cycles cut open.
+"""Chains: single cells and all cells up to one, in the policy's order; for lines, thresholds, folded cycles.
 
 A good chain is the same everywhere but near its ends. So two weights are found first, one for the cells and one for the
 cuts; then the ends become free, cell by cell, and long lines are made of short ones: their ends are kept and their
@@ -58,13 +58,11 @@ def longest_span(policy: Policy) -> int:
 
 
 def applies(problem: Problem) -> bool:
-    """Problems whose edges are short along the chain, or reach around it as those of a cycle do."""
+    """Problems whose edges are short along the chain."""
     policy = problem.policy
     if policy.num_cells > 2**13 or policy.num_edges > 40 * policy.num_cells or np.any(policy.edges[:, 1] == BOTTOM):
         return False
-    return (
-        2 * longest_span(policy) <= int(policy.components.sizes.max(initial=0)) or policy.num_edges <= policy.num_cells
-    )
+    return 2 * longest_span(policy) <= int(policy.components.sizes.max(initial=0))
 
 
 def steps(problem: Problem, *, seed: int) -> Iterator[TreeDraft]:

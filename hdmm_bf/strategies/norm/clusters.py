@@ -20,14 +20,12 @@ from hdmm_bf.objectives.tree_plans import ordered_moments
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.norm.drafts import TreeDraft, tree_draft
-from hdmm_bf.strategies.norm.shapes import Trees, equal_weights, hierarchy, opened
+from hdmm_bf.strategies.norm.shapes import LARGEST_REORDERED, Trees, equal_weights, hierarchy, opened
 from hdmm_bf.strategies.norm.weights import FULL, QUICK, Lengths, optimised
 from hdmm_bf.strategies.registry import Family, Turns
 
 NAME = "clusters"
 
-LARGEST_DENSE = 300
-"""Cells up to which a step with as many moments as cells takes less than a second."""
 _LARGEST_FREE = 2048
 """Cells up to which every set of nested attributes gets a weight of its own."""
 
@@ -37,12 +35,12 @@ def applies(problem: Problem) -> bool:
     policy = problem.policy
     if policy.num_cells > 2**17:
         return False
-    return policy.num_cells <= LARGEST_DENSE or (policy.domain.num_attributes > 1 and _all_to_bottom(problem))
+    return policy.num_cells <= LARGEST_REORDERED or (policy.domain.num_attributes > 1 and _all_to_bottom(problem))
 
 
 def steps(problem: Problem, *, seed: int) -> Iterator[TreeDraft]:
     """Yield the best weights of one tree after the other: nested attributes, the policy's own, then clusters."""
-    small = problem.policy.num_cells <= LARGEST_DENSE
+    small = problem.policy.num_cells <= LARGEST_REORDERED
     if problem.policy.domain.num_attributes > 1:
         yield from _nested_steps(problem, free=small or problem.policy.num_cells <= _LARGEST_FREE)
     if not small:

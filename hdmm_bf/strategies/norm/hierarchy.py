@@ -54,4 +54,4 @@ def steps(problem: Problem, *, seed: int) -> Iterator[TreeDraft]:
         yield tree_draft(problem, first.parents, weights, origin=NAME)
 
 
-FAMILY = Family(name=NAME, noise="norm", structured=False, search=steps, applies=applies, turns=Turns(look=3, stale=6))
+FAMILY = Family(name=NAME, noise="norm", structured=False, search=steps, applies=applies, turns=Turns(look=3, stale=4))

@@ -81,10 +81,15 @@ def _of_families(chosen: list[Family], problem: Problem, seed: int) -> Iterator[
             if limits.ending():
                 return
     least = min(reached.values(), default=math.inf)
-    for name in sorted(running, key=lambda name: (reached[name], name)):
-        if reached[name] > _BEHIND * least:
+    for known in sorted(chosen, key=lambda known: (reached[known.name], known.name)):
+        if reached[known.name] > _BEHIND * least:
             continue
-        for found in running[name]:
+        idle = 0
+        for found in running[known.name]:
+            idle = 0 if found.error < reached[known.name] else idle + 1
+            reached[known.name] = min(reached[known.name], found.error)
             yield found
             if limits.ending():
                 return
+            if idle >= known.turns.stale:
+                break

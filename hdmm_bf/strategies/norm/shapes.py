@@ -36,6 +36,9 @@ class Trees:
         return np.array(self._parents, dtype=np.int64)
 
 
+LARGEST_REORDERED = 300
+"""Cells up to which sets need not be intervals: as many moments as cells are carried then."""
+
 Shape: TypeAlias = Callable[[Trees, Sequence[int]], int]
 """Joins some nodes, in order, under one root, and returns it."""
 
@@ -73,18 +76,18 @@ def opened(policy: Policy, trees: Trees) -> IndexArray:
 def ordered_components(policy: Policy) -> list[list[int]]:
     """Return the cells of every component in an order in which edges are short: their own, where that is one.
 
-    Cycles are cut open. The order of Cuthill and McKee is taken where it makes the longest edge less than half as long.
+    The order of Cuthill and McKee is taken where it makes the longest edge less than half as long: it folds cycles.
     """
     labels = policy.components.labels
     inner = policy.edges[policy.edges[:, 1] != BOTTOM]
     order = np.arange(policy.num_cells)
-    if len(inner) and not _is_dense(policy):
+    if len(inner) and policy.num_cells <= LARGEST_REORDERED and not _is_dense(policy):
         graph = sp.csr_array((np.ones(len(inner)), (inner[:, 0], inner[:, 1])), shape=(policy.num_cells,) * 2)
         found = np.asarray(csgraph.reverse_cuthill_mckee(sp.csr_array(graph + graph.T), symmetric_mode=True))
         place = np.empty_like(order)
         place[found] = np.arange(order.size)
         own, other = np.abs(np.diff(inner, axis=1)), np.abs(np.diff(place[inner], axis=1))
-        if 2 * np.quantile(other, 0.95) < np.quantile(own, 0.95):
+        if 2 * other.max() < own.max():
             order = found
     ranked = order[np.argsort(labels[order], kind="stable")]
     return [part.tolist() for part in np.split(ranked, np.cumsum(policy.components.sizes)[:-1])]

@@ -104,7 +104,9 @@ class Lengths:
     def _loss(self, weights: AnyArray, power: float, radius: float, points: int) -> tuple[float, AnyArray]:
         """Return the loss and its gradient; it does not change with the scale of the weights."""
         lengths = self.paths @ weights
-        top = max(float(lengths.max(initial=0.0)), 1e-300)
+        top = float(lengths.max(initial=0.0))
+        if not top > 0:  # a step so long that no weight is left
+            return HOPELESS, np.zeros_like(weights)
         messages = Messages(self.plan, weights / top, radius, points)
         if not 0 < messages.error < math.inf:
             return HOPELESS, np.zeros_like(weights)
