@@ -122,11 +122,13 @@ def set_queries(
 ) -> tuple[Int64[np.ndarray, " m"], RealVector] | None:
     """Return for every query the node whose set it counts, and how many times; None unless all of them are such.
 
-    Sets are compared by sums of random numbers given to the cells, and by their sizes.
+    With the cells in the order of a walk through the trees every set is a run of cells: a query that is no run, or no
+    run of a node, is no set.
     """
-    S = matrix.sparse().tocsr() if matrix.shape[0] <= 4 * max(cells, parents.size) else None
-    if S is None:
+    if matrix.shape[0] > 4 * max(cells, parents.size):
         return None
+    S = matrix.sparse().tocsr().copy()
+    S.sum_duplicates()
     S.eliminate_zeros()
     sizes = np.diff(S.indptr)
     if S.nnz == 0 or sizes.min() == 0:
@@ -134,18 +136,28 @@ def set_queries(
     first = S.data[S.indptr[:-1]]
     if not np.array_equal(S.data, np.repeat(first, sizes)):
         return None
-    label = np.zeros(parents.size, dtype=np.uint64)
-    label[:cells] = np.random.default_rng(0).integers(0, 2**64, cells, dtype=np.uint64)
-    count = np.zeros(parents.size, dtype=np.int64)
-    count[:cells] = 1
-    with np.errstate(over="ignore"):  # sums modulo 2^64
-        for node, parent in enumerate(parents.tolist()):
-            if parent >= 0:
-                label[parent] += label[node]
-                count[parent] += count[node]
-    known = {(int(name), int(size)): node for node, (name, size) in enumerate(zip(label, count, strict=True))}
-    names = np.add.reduceat(label[S.indices], S.indptr[:-1])
-    found = [known.get((int(name), int(size))) for name, size in zip(names, sizes, strict=True)]
+    start, count = _runs(parents, cells)
+    places = start[S.indices]
+    low, high = (np.asarray(end.reduceat(places, S.indptr[:-1])) for end in (np.minimum, np.maximum))
+    known = {run: node for node, run in enumerate(zip(start.tolist(), count.tolist(), strict=True))}
+    runs = zip(low.tolist(), (high - low + 1).tolist(), sizes.tolist(), strict=True)
+    found = [known.get((begin, length)) if length == size else None for begin, length, size in runs]
     if any(node is None for node in found):
         return None
     return np.array(found, dtype=np.int64), np.asarray(first, dtype=np.float64)
+
+
+def _runs(parents: Int64[np.ndarray, " N"], cells: int) -> tuple[Int64[np.ndarray, " N"], Int64[np.ndarray, " N"]]:
+    """Return, for every node, where the run of its cells begins in a walk through the trees, and its length."""
+    count = np.zeros(parents.size, dtype=np.int64)
+    count[:cells] = 1
+    for node, parent in enumerate(parents.tolist()):
+        if parent >= 0:
+            count[parent] += count[node]
+    start = np.zeros(parents.size, dtype=np.int64)
+    taken = np.zeros(parents.size + 1, dtype=np.int64)  # up to where a node's run is given away; the last: of all
+    for node in range(parents.size - 1, -1, -1):
+        above = int(parents[node])  # -1 is the last entry
+        start[node] = taken[node] = taken[above]
+        taken[above] += count[node]
+    return start, count

@@ -7,9 +7,10 @@ from the leaves up, and back down,
     o_1(s) = sum_t m_2(t) exp(-a_v |s + t|) o_v(s + t)        what the rest of the tree weighs, given z(child 1) = s
 
 the sum of a set has the law m_v o_v, and E[z_i z_j] follows from conditional means E[z_i | z(v) = s] carried up to
-where i and j meet. Direct sums of positive numbers, no FFT; it shares no code with the search. As the step of the
-rates goes to zero the noise, scaled, tends to a density; what is wanted there is extrapolated in the square of the
-step.
+where i and j meet. Direct sums; of long tables, which weights of very different sizes ask for, by FFT, whose error is
+relative to the largest entry: enough for moments, and no sampler draws from these. It shares no code with the search.
+As the step of the rates goes to zero the noise, scaled, tends to a density; what is wanted there is extrapolated in the
+square of the step.
 """
 
 from __future__ import annotations
@@ -33,6 +34,12 @@ at the end: laws are log-concave, so what lies beyond is less."""
 
 _MOST_SUMS = 2**15
 """Sums on either side of zero that tables may have."""
+
+_LONG = 2**11
+"""Sums on either side of zero beyond which tables are convolved by FFT."""
+
+_FLOOR = 4e-16
+"""Share of the largest entry below which what an FFT gives is rounding."""
 
 _STEP, _LARGEST_STEP, _LEVELS = 0.5, 1.25, 4
 """First step in units of the largest rate, the same in units of the longest edge, and how many steps, each by sqrt(2)
@@ -192,6 +199,8 @@ class TreeLaw:
                 back = lfilter([1.0], [1.0, -q], rows[..., ::-1], axis=-1)[..., ::-1]
                 return np.asarray((there + back - rows) * m[v][reach])
             return np.asarray(np.broadcast_to(rows.sum(axis=-1, keepdims=True) * m[v][reach], rows.shape))
+        if reach > _LONG:
+            return _long(rows, m[v])
         if rows.ndim == 1:
             return np.asarray(np.convolve(rows, m[v])[reach:-reach])
         return np.asarray(rows @ self._toeplitz(m[v]))
@@ -249,9 +258,19 @@ class TreeLaw:
     def _hankel_times(self, g: RealVector, columns: RealMatrix) -> RealMatrix:
         """sum_t g(s + t) columns(t)."""
         size = g.size
+        if size // 2 > _LONG:
+            return np.asarray(_long(columns.T[:, ::-1], g).T)
         padded = np.concatenate([np.zeros(size // 2), g, np.zeros(size // 2)])
         windows = np.lib.stride_tricks.sliding_window_view(padded, size)  # windows[s, t] = g(s + t)
         return np.asarray(windows @ columns)
+
+
+def _long(rows: AnyArray, message: RealVector) -> AnyArray:
+    """Convolve rows with a message by FFT; one row is a message too, and has no entries that are rounding alone."""
+    from scipy.signal import fftconvolve
+
+    found = fftconvolve(rows, np.broadcast_to(message, (*rows.shape[:-1], message.size)), mode="same", axes=-1)
+    return np.asarray(np.where(found > _FLOOR * found.max(), found, 0.0) if rows.ndim == 1 else found)
 
 
 def _sums(reach: int) -> RealVector:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from hdmm_bf._display import percent, plain
 from hdmm_bf.cli.requests import inputs, problem_parameters, requested
@@ -234,9 +235,12 @@ def compare(context: click.Context, /, as_json: bool, **_: Any) -> None:
     from hdmm_bf.fit import comparison
     from hdmm_bf.strategies import limits as _limits
 
+    if context.params["epsilon"] is not None:  # a budget for all noises, not for the one of the options
+        context.params["noise"] = "auto"
+        context.set_parameter_source("noise", ParameterSource.COMMANDLINE)
     asked = requested(context)
     with _limits.noting_interruptions() as pressed, _limits.counting_from(BEGAN), progress("compare") as show:
-        if asked.budget:
+        if "epsilon" in asked.budget:
             lines, record = _noises(asked, show)
         else:
             lines, record = _mechanisms(

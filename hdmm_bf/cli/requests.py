@@ -45,8 +45,7 @@ def requested(context: click.Context) -> Request:
     workload, policy = inputs.as_workload(asked["workload"]), inputs.as_policy(asked["policy"])
     made = problem_file.Request(workload=workload, policy=policy, budget=budget, **options)
     if budget and "noise" in asked:
-        every = context.command.name == "compare"  # which sets all noises side by side
-        problem_file.check_budget("auto" if every else made.noise, budget)
+        problem_file.check_budget(made.noise, budget)
     return made
 
 

@@ -88,11 +88,12 @@ def export(bundle: str, kind: str, out: str, what: str, dense: bool, as_json: bo
     check_apart([out], [bundle])
     made = loading.load(bundle)
     path = write_matrix(made, out, kind=kind, what=what, dense=dense)  # type: ignore[arg-type]
-    rows = made.num_rows
+    rows, tree = made.num_rows, made.strategy.kind == "tree"
     columns = made.problem.policy.num_edges if made.strategy.kind == "edge" else made.problem.policy.num_cells
     record: dict[str, Any] = {"bundle": bundle, "file": str(path), "format": kind, "what": what}
     if as_json:
         emit(record)
     else:
-        shown = f"{rows} x {columns}" if what == "strategy" else f"{made.problem.workload.num_queries} x {rows}"
+        back = columns if tree else rows  # tree norms are answered from noisy counts
+        shown = f"{rows} x {columns}" if what == "strategy" else f"{made.problem.workload.num_queries} x {back}"
         click.echo(f"Wrote the {what}, {shown}, to {plain(path)}")

@@ -103,7 +103,9 @@ class NormRecovery(Recovery):
 
     def unit_variances(self) -> RealVector:
         """Return lim epsilon^2 Var / 2 of every answer of the fitted workload."""
-        largest = max(self.strategy.integers.max(initial=0), 1)
+        if self._longest == 0:
+            return np.zeros(self.problem.workload.num_queries)
+        largest = self.strategy.integers.max()
         tiny = 1e-6 * self.strategy.integers / largest
         exact = float(self._longest)
         return np.asarray(self._of_rates(self.problem.workload, tiny) * (1e-6 * exact / largest) ** 2 / 2)
@@ -158,15 +160,21 @@ class NormRecovery(Recovery):
         return np.asarray(self.half_widths_of(self.problem.workload, settled, level)[0][chosen])
 
     def half_widths_of(self, workload: Workload, settled: Plan, level: float) -> tuple[RealVector, str]:
-        """Return half widths from draws of the noise, for any workload on the cells."""
+        """Return half widths from draws of the noise, or by Chebyshev's inequality where these are too few.
+
+        Guarantees:
+            The share of all draws inside is above the level by three standard errors, or the tail bound holds.
+        """
         m, n = workload.num_queries, self.problem.policy.num_cells
         widths = np.zeros(m)
         if settled.sampler is None:
             return widths, self.interval_method(settled, m)
         draws = max(1000, min(_DRAWS, _DRAW_ENTRIES // max(m, n)))
+        rank = math.ceil(draws * level + _SPREAD * math.sqrt(draws * level * (1 - level)))
+        if rank >= draws:  # no draw is so far out: Chebyshev
+            return np.sqrt(self.variances(workload, settled) / (1 - level)), "tail bound"
         fits("release.interval", f"{m} queries", m * draws * 8, advice="Ask for fewer queries.")
         noise = self._sampler(settled).draw(draws)
-        rank = min(draws - 1, math.ceil(draws * level + _SPREAD * math.sqrt(draws * level * (1 - level))))
         sizes = np.abs(np.asarray(workload.matrix.mv(noise.T.astype(np.float64))))
         widths = np.partition(sizes, rank, axis=1)[:, rank]
         return np.asarray(widths, dtype=np.float64), self.interval_method(settled, m)
@@ -177,10 +185,12 @@ class NormRecovery(Recovery):
 
     def precision(self) -> SquareMatrix:
         """Return the inverse of the covariance of the kept cells, as epsilon goes to 0, for 2 / epsilon^2 = 1."""
-        exact, integers = float(self._longest), self.strategy.integers
-        rates = 1e-6 * integers / max(integers.max(initial=0), 1)
-        C = self._interpolated("cells", rates) * (rates.max() * exact / integers.max()) ** 2 / 2
         kept = self.problem.grounding.kept
+        if kept.size == 0:
+            return np.zeros((0, 0))
+        exact, integers = float(self._longest), self.strategy.integers
+        rates = 1e-6 * integers / integers.max()
+        C = self._interpolated("cells", rates) * (rates.max() * exact / integers.max()) ** 2 / 2
         return np.asarray(np.linalg.inv(C[np.ix_(kept, kept)]))
 
     def reconstruction(self) -> RealMatrix:

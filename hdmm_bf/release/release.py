@@ -104,8 +104,9 @@ class Release:
 
         Guarantees:
             Gaussian noise: normal quantiles. Laplace noise: quantiles of the sum of Laplace variables in each answer,
-            or wider ends from a tail bound when there are too many to compute; tree norms: quantiles of as many draws
-            of the noise as their rounding up asks for. `interval_method` says which.
+            or wider ends from a tail bound when there are too many to compute; tree norms: quantiles of many draws
+            of the noise, rounded up by three standard errors, and Chebyshev's inequality for levels that are too high
+            for the draws. `interval_method` says which.
         """
         intervals.check_level(level)
         chosen = self.chosen(queries)

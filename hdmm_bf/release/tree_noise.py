@@ -88,7 +88,11 @@ class TreeSampler:
             own = getattr(self, name).copy()
             own.setflags(write=False)  # what was calibrated is what runs
             object.__setattr__(self, name, own)
-        assert self.tail >= _LEAST_TAIL, "the bound on the tail leaves no room"
+        if self.ratios.shape != self.parents.shape or not np.all((self.ratios >= LEAST_RATIO) & (self.ratios <= 1)):
+            advice = "Calibrate the noise with tree_sampler."  # above 1 nothing here holds, nor is a loss a sum of logs
+            raise fail("noise", "ratios", "must be one a node, from 2^-64 to 1", advice)
+        if not _LEAST_TAIL <= self.tail <= TAIL:
+            raise fail("noise", f"tail={self.tail}", f"must be {_LEAST_TAIL} to {TAIL}", "Leave it out.")
 
     def __repr__(self) -> str:
         return f"TreeSampler({self.num_cells} cells, {self.parents.size} nodes, loss {self.loss:.6g})"
@@ -206,8 +210,10 @@ def privacy_loss(sampler: TreeSampler, policy_edges: EdgeArray) -> float:
 
     Guarantees:
         For every edge p and every z, P(z) <= exp(loss) P(z + p) and P(z) <= exp(loss) P(z - p). It is infinite where
-        an edge changes a total that the sampler keeps.
+        an edge changes a total that the sampler keeps, or ends in a cell that it has no noise for.
     """
+    if np.max(policy_edges, initial=BOTTOM) >= sampler.num_cells:
+        return math.inf
     roots = np.append(roots_of(sampler.parents), BOTTOM)
     ends = roots[np.where(policy_edges == BOTTOM, sampler.parents.size, policy_edges)].reshape(-1, 2)
     apart = ends[:, 0] != ends[:, 1]
@@ -245,8 +251,9 @@ def _ratios(integers: Int64[np.ndarray, " N"], length: int, epsilon: Fraction) -
     distinct, places = np.unique(integers, return_inverse=True)
     with decimal.localcontext(_DECIMALS):
         scale = Decimal(epsilon.numerator) / Decimal(epsilon.denominator) / max(1, length)
-        found = [_float_up(Fraction((-scale * weight).exp())) for weight in distinct.tolist()]
-    return np.asarray(np.maximum(found, LEAST_RATIO)[places])
+        least = Decimal(LEAST_RATIO)  # as fractions, much smaller ones would have millions of digits
+        found = [_float_up(Fraction(max((-scale * weight).exp(), least))) for weight in distinct.tolist()]
+    return np.asarray(np.array(found)[places])
 
 
 def _path_loss(parents: Int64[np.ndarray, " N"], ratios: Float64[np.ndarray, " N"], edges: EdgeArray) -> Fraction:

@@ -1,11 +1,18 @@
 """The law of tree-norm noise against brute force over all whole-number vectors in a box, and known limits."""
 
+import time
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import hdmm_bf as bf
+from hdmm_bf.certificate import tree_law
 from hdmm_bf.certificate.norms import set_queries
 from hdmm_bf.certificate.tree_law import TreeLaw, binary, limit
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies.records import TreeNorm
+from tests.support.fits import shipped
 from tests.support.forests import brute_covariance, random_forest
 
 RNG = np.random.default_rng(6)
@@ -101,3 +108,71 @@ def test_queries_that_are_sets_of_the_tree_are_found_and_others_are_not():
     assert scale.tolist() == [1, 2, 1]
     for other in ([0, 1, 1, 0], [1, 2, 0, 0]):
         assert set_queries(bf.workload.from_matrix(np.array([other], dtype=float)).matrix, parents, 4) is None
+
+
+TAKEN = [2, 4, 6, 9, 19, 21, 24, 30, 34, 39, 40, 41, 52, 53, 54, 57]
+PUT = [64, 65, 76, 77, 82, 88, 89, 90, 96, 100, 102, 108, 120, 124, 125, 126]
+"""Cells whose 64-bit labels by `default_rng(0)` have equal sums: found in half a minute."""
+
+
+def test_a_query_is_not_taken_for_a_set_by_numbers_that_anybody_can_know():
+    """Half of a public component and half of another: it is not public, and was once told to have no error."""
+    labels = np.random.default_rng(0).integers(0, 2**64, 128, dtype=np.uint64)
+    assert labels[TAKEN].sum() == labels[PUT].sum()
+    cells = np.flatnonzero(np.arange(127) % 64 < 63)
+    query = np.zeros((1, 128))
+    query[0, :64] = 1
+    query[0, TAKEN], query[0, PUT] = 0, 1
+    parents = np.append(np.repeat([128, 129], 64), [-1, -1])
+    assert set_queries(bf.workload.from_matrix(query).matrix, parents, 128) is None
+    two_lines = bf.policy.from_edges(cells, cells + 1, 128)
+    strategy = TreeNorm(parents, np.append(np.ones(128, dtype=np.int64), [0, 0]), 0, "test")
+    made = shipped(Problem(bf.workload.from_matrix(query), two_lines), strategy, "norm")
+    assert made.unit_error > 1
+
+
+def test_long_tables_have_the_moments_of_direct_sums_and_do_not_take_for_ever(monkeypatch):
+    """A weight of a hundred times another asks for tables of 20 000 sums: direct sums took many minutes, and 4 GB."""
+    parents = np.array([8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, -1])
+    weights = np.where(np.isin(np.arange(15), [0, 3, 9]), 7.0, 1.0)
+    fixed = np.arange(15) == 14
+    laws = []
+    for long in (10**9, 8):
+        monkeypatch.setattr(tree_law, "_LONG", long)
+        law = TreeLaw(parents, 0.04 * weights, fixed, 8)
+        laws.append((law.covariance(), law.node_variances()[:-1]))
+    for direct, quick in zip(*laws, strict=True):
+        assert quick == pytest.approx(direct, rel=1e-11)
+    monkeypatch.undo()
+    integers = np.where(np.isin(np.arange(15), [0, 3, 9]), 100, 1) * ~fixed
+    problem = Problem(bf.workload.parse("all-range:8"), bf.policy.bounded(8))
+    start = time.perf_counter()
+    assert shipped(problem, TreeNorm(parents, integers, 0, "test"), "norm").unit_error == pytest.approx(576149.75)
+    assert time.perf_counter() - start < 30
+
+
+def test_entries_that_are_stored_twice_or_are_zero_are_one_entry():
+    """A sparse matrix from a stranger: 1 + 1 at the first cell is no set of three cells."""
+    parents = np.array([3, 3, 3, -1])
+    twice = sp.csr_array((np.ones(3), np.array([0, 0, 2]), np.array([0, 3])), shape=(1, 3))
+    assert set_queries(bf.workload.from_matrix(twice).matrix, parents, 3) is None
+    none = sp.csr_array((np.array([1.0, 0, 0]), np.array([0, 1, 2]), np.array([0, 3])), shape=(1, 3))
+    node, _ = set_queries(bf.workload.from_matrix(none).matrix, parents, 3)
+    assert node.tolist() == [0]
+
+
+def test_sets_are_found_in_any_forest_and_order_of_cells():
+    for _ in range(50):
+        parents = random_forest(RNG, 7, one_root=False, most_children=4)
+        sets = np.zeros((parents.size, 7))
+        sets[:7] = np.eye(7)
+        for node, parent in enumerate(parents.tolist()):
+            if parent >= 0:
+                sets[parent] += sets[node]
+        node, scale = set_queries(bf.workload.from_matrix(3 * sets).matrix, parents, 7)
+        assert np.array_equal(sets[node], sets)
+        assert np.all(scale == 3)
+        W = RNG.integers(0, 2, (1, 7)).astype(float)
+        W[0, 0] = 1
+        known = {tuple(row) for row in sets.tolist()}
+        assert (set_queries(bf.workload.from_matrix(W).matrix, parents, 7) is not None) == (tuple(W[0]) in known)

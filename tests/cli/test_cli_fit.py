@@ -101,7 +101,7 @@ def test_bound_needs_no_strategy(folder):
 def test_compare_sets_everybody_side_by_side():
     arguments = ("compare", "-w", "all-range:8", "-g", "threshold:8:2", "--noise", "laplace", "--max-steps", "16")
     record = json.loads(call(*arguments, "--json").stdout)
-    assert set(record) == {"rows", "svd_bound", "lower_bound"}
+    assert set(record) == {"rows", "svd_bound", "lower_bound", "matrix_bound"}
     assert {row["kind"] for row in record["rows"]} == {"paper", "classical", "ours"}
     for row in record["rows"]:
         assert set(row) == {"name", "unit_error", "ratio_to_lower", "kind"}
@@ -111,6 +111,23 @@ def test_compare_sets_everybody_side_by_side():
     words = call(*arguments).stdout
     assert "identity on edges" in words
     assert "proven lower bound" in words
+
+
+def test_compare_sets_the_noises_side_by_side_at_a_budget():
+    """Quotes the page on tree norms: `hdmm-bf compare --epsilon 1` sets the noises side by side."""
+    problem = ("-w", "prefix:6", "-g", "threshold:6:2", "--max-steps", "1")
+    for more, noises in ((), {"laplace", "norm"}), (("--delta", "1e-6"), {"laplace", "norm", "gaussian"}):
+        answer = call("compare", *problem, "--epsilon", "1", *more, "--json")
+        assert answer.returncode == 0, answer.stderr
+        assert {row["noise"] for row in json.loads(answer.stdout)["rows"]} == noises
+
+
+def test_a_tree_norm_is_exported_with_its_shape(tmp_path):
+    bf.fit("prefix:5", "line:5", noise="norm", max_steps=1).save(tmp_path / "t.bf")
+    given = ("export", "t.bf", "--format", "npz", "--out", "t.npz")
+    assert "Wrote the reconstruction, 5 x 5, to" in call(*given, "--what", "reconstruction", cwd=tmp_path).stdout
+    with np.load(tmp_path / "t.npz") as held:
+        assert held["reconstruction"].shape == (5, 5)
 
 
 def test_laplace_fits_say_which_family_won(tmp_path):

@@ -99,7 +99,9 @@ def test_ledger_lists_what_was_spent_on_which_data(folder):
     assert "people  line:6  epsilon 1.0, delta 1e-06  a.csv" in first
     assert "people  line:6  rho 0.001  b.csv" in second
     assert paid.startswith("    spent  epsilon 1; in zCDP rho 0.5, which is epsilon ")
-    assert rest == "    left   epsilon = 1 of Laplace noise; epsilon = 1 with delta = 1e-05 of Gaussian noise"
+    assert (
+        rest == "    left   epsilon = 1 of Laplace or tree-norm noise; epsilon = 1 with delta = 1e-05 of Gaussian noise"
+    )
     assert third.endswith("shops 2020  line:6  epsilon 1.0  c.json  other records than people")
     record = json.loads(call("ledger", "spent.db", "--json", cwd=folder).stdout)
     assert record["total"] == {"epsilon": "2.0", "delta": "1e-05", "rho": None}

@@ -259,6 +259,26 @@ def test_the_sensitivity_of_a_fit_is_its_longest_edge(ranges):
     assert ranges.certificate.sensitivity == pytest.approx(longest / 2.0**strategy.bits, rel=1e-12)
 
 
+@pytest.mark.parametrize(("workload", "policy"), [("identity:4", "empty:4"), ("identity:1", "bounded:1")])
+def test_a_policy_without_edges_has_no_noise_and_nothing_breaks(workload, policy):
+    made = bf.fit(workload, policy, noise="norm")
+    assert made.recovery.unit_variances().tolist() == [0.0] * made.problem.workload.num_queries
+    assert made.recovery.precision().shape == (0, 0)
+    out = bf.release(made, np.arange(1, 1 + made.problem.policy.num_cells), epsilon=1.0)
+    assert out.answers.tolist() == list(range(1, 1 + made.problem.policy.num_cells))
+    assert np.array_equal(*out.interval(0.9))
+
+
+def test_intervals_of_levels_that_no_draws_show_are_wider_not_narrower(ranges):
+    """Quotes Release.interval: each with probability `level`; so a higher level is never the narrower interval."""
+    out = bf.release(ranges, np.zeros(24, dtype=int), epsilon=1.0)
+    levels = [0.9, 0.99, 0.999, 0.9999, 0.99999, 1 - 1e-9]
+    widths = [np.subtract(*reversed(out.interval(level, [0, 150, 299]))) / 2 for level in levels]
+    assert np.all(np.diff(widths, axis=0) > 0)
+    assert np.all(widths[-1] >= out.stddev[[0, 150, 299]] * math.sqrt(1e9) * (1 - 1e-6))  # Chebyshev
+    assert np.all(widths[2] < 9 * out.stddev[[0, 150, 299]])
+
+
 @pytest.mark.parametrize(
     ("workload", "policy"),
     [

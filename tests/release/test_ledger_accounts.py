@@ -286,7 +286,7 @@ def left_in_words(ledger):
         pay(ledger, 9.9)
     number = r"(\d\S*)"
     plain = rf"(?: or epsilon = {number} with delta = {number})?"
-    form = rf"Left: epsilon = {number} of Laplace noise; rho = {number}{plain} of Gaussian noise\."
+    form = rf"Left: epsilon = {number} of Laplace or tree-norm noise; rho = {number}{plain} of Gaussian noise\."
     return [None if text is None else float(text) for text in re.search(form, str(caught.value)).groups()]
 
 

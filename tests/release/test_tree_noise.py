@@ -5,6 +5,7 @@ import functools
 import itertools
 import math
 import os
+import time
 import warnings
 from fractions import Fraction
 
@@ -701,3 +702,36 @@ def test_too_few_and_too_many_vectors_are_refused():
         sampler.draw(0)
     with pytest.raises(InputError, match=r"would need .* of memory.* Draw fewer at a time"):
         sampler.draw(2**40)
+
+
+# ---------------------------------------------------------------- samplers put together by hand
+
+
+@pytest.mark.parametrize(
+    "ratios",
+    [[0.25, 0.25, 1.5], [math.nan] * 3, [0.5, 0.5, math.inf], [0.0, 0.5, 0.5], [-0.5, 0.5, 0.5], [1e-300] * 3],
+    ids=str,
+)
+def test_a_sampler_is_not_made_of_ratios_that_the_proof_does_not_know(ratios):
+    """A ratio above 1 would cancel others in the sum of logarithms, while the loss is the sum of their sizes."""
+    honest = tree_sampler(norm([2, 2, -1], [4, 4, 1]), HIDDEN, 1.0)
+    with pytest.raises(InputError, match=r"noise\(ratios\)"):
+        dataclasses.replace(honest, ratios=np.array(ratios))
+
+
+@pytest.mark.parametrize("tail", [2, 101, 10**6])
+def test_a_sampler_has_a_tail_that_its_tables_can_hold(tail):
+    with pytest.raises(InputError, match="must be 3 to 100"):
+        dataclasses.replace(tree_sampler(star(2, 1.0), PAIR, 1.0), tail=tail)
+
+
+def test_a_sampler_of_fewer_cells_protects_no_edge_of_more():
+    sampler = tree_sampler(star(2, 1.0), PAIR, 1.0)
+    assert privacy_loss(sampler, policies.bounded(40).edges) == math.inf
+    assert privacy_loss(sampler, policies.unbounded(40).edges) == math.inf
+
+
+def test_weights_far_beyond_the_least_ratio_take_no_time():
+    start = time.perf_counter()
+    assert np.all(tree_sampler(star(2, 1.0), PAIR, 1e7).ratios[:2] == tree_noise.LEAST_RATIO)
+    assert time.perf_counter() - start < 5

@@ -256,7 +256,7 @@ class Ledger:
         said, name = claim or Claim(), account_name(name)
         loss = (written("epsilon", epsilon), written("delta", delta), written("rho", rho))
         if not is_loss(noise, *loss):
-            advice = "Laplace noise has epsilon; Gaussian noise has rho, and perhaps epsilon and delta."
+            advice = "Laplace and tree-norm noise have epsilon; Gaussian noise has rho, and perhaps epsilon and delta."
             raise fail("ledger", f"{noise} noise with {Total(*loss)}", "is no loss that can be counted", advice)
         entry = Entry(now, name, policy, noise, *loss, None, said.remark)
         hashed = fingerprint(data, self._salt)

@@ -80,7 +80,7 @@ class Balance:
         delta: the sum of the deltas; None when epsilon is.
         rho: the sum in zCDP, where pure epsilon counts as epsilon^2 / 2.
         epsilon_by_rho: what that sum is at the total's delta; None when the total has none.
-        left_epsilon: the largest epsilon of Laplace noise that a next release could have.
+        left_epsilon: the largest epsilon of Laplace or tree-norm noise that a next release could have.
         left_rho: the largest rho of Gaussian noise that a next release could have.
         left_plain: epsilon and delta that a next release of Gaussian noise could have by plain addition, if any.
     """
@@ -99,7 +99,7 @@ class Balance:
     @property
     def left(self) -> str:
         """What is left, in words."""
-        parts = [f"epsilon = {_floor(self.left_epsilon)} of Laplace noise"] if self.left_epsilon else []
+        parts = [f"epsilon = {_floor(self.left_epsilon)} of Laplace or tree-norm noise"] if self.left_epsilon else []
         gaussian = [f"rho = {_floor(self.left_rho)}"] if self.left_rho else []
         if self.left_plain is not None:
             epsilon, delta = map(_floor, self.left_plain)
