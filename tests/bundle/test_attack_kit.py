@@ -17,7 +17,7 @@ DEFAULT, MANY = 300, 5000
 BATCH = 25
 KINDS = [
     *("gaussian", "gaussian star", "gaussian custom", "laplace", "laplace complete", "edge cycle", "edge grid"),
-    *("marginals", "sectors", "kronecker", "bases", "union", "laplace kronecker"),
+    *("marginals", "sectors", "kronecker", "bases", "union", "laplace kronecker", "tree", "tree hidden", "tree parts"),
 ]
 
 
@@ -73,7 +73,7 @@ def test_a_sampler_that_draws_too_little_is_caught(pool, tmp_path, kind):
         judge(forge.write(forge.opened(pool[kind]), tmp_path / "honest.bf"), honesty=0.9)
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "laplace complete", "edge grid", "marginals", "union"])
+@pytest.mark.parametrize("kind", ["gaussian", "laplace complete", "edge grid", "marginals", "union", "tree"])
 def test_a_release_that_shows_a_record_beside_the_noise_is_caught(pool, tmp_path, kind, monkeypatch):
     honest = bf.release
     monkeypatch.setattr(bf, "release", lambda fit, x, **asked: Leaking(honest(fit, x, **asked), x[0]))
@@ -97,6 +97,21 @@ def test_the_oracle_agrees_with_losses_derived_by_hand():
     assert oracle.loss(bundle, [4.0, oracle.EXACT])[0] == float("inf")
     grid = oracle.product_edges([[(0, 1)], [(0, -1)]], [2, 3])
     assert sorted(grid) == [(0, -1), (0, 3), (1, 4), (2, 5), (3, -1)]
+
+
+def test_the_oracle_agrees_with_losses_of_trees_derived_by_hand():
+    rows = np.array([[int(i == j) for j in range(3)] for i in range(3)], dtype=object)
+    parents, ratios = [4, 4, 3, 4, -1], [0.5, 0.25, 0.5, 0.125, 1.0]  # 2 hangs on 3
+    bundle = oracle.Bundle([3], "norm", "tree", [(0, 1), (1, 2)], rows, [Fraction(1)] * 3, [3], parents)
+    lost, edge = oracle.tree_loss(bundle, ratios, [4])
+    assert edge == (1, 2)
+    assert 0 <= float(lost) - np.log(4 * 2 * 8) < 1e-14
+    bundle.edges = [(0, 1), (1, 2), (0, -1)]
+    assert oracle.tree_loss(bundle, ratios, [4])[0] == float("inf")
+    ratios[4] = 2.0**-20
+    lost, edge = oracle.tree_loss(bundle, ratios, [])
+    assert edge == (0, -1)
+    assert 0 <= float(lost) - 21 * np.log(2) < 1e-13
 
 
 @pytest.mark.parametrize(

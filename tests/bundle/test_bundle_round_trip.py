@@ -9,12 +9,12 @@ from hdmm_bf.domain import Domain
 from hdmm_bf.fit import loading
 
 NUM_BUNDLES = 200
-IN_DEFAULT = 42
+IN_DEFAULT = 56
 """Two of every shape and noise."""
 
 KINDS = ("line", "threshold", "cycle", "star-tree", "h-theta", "bounded", "unbounded", "empty", "sensitive")
 SHAPES = ("named", "product", "custom product", "graph", "graph with BOTTOM", "labelled", "labelled graph")
-NOISES = ("gaussian", "laplace", "structured")
+NOISES = ("gaussian", "laplace", "structured", "norm")
 
 
 def drawn_graph(rng, domain, *, bottom):
@@ -73,6 +73,9 @@ def drawn_fit(number):
     noise = NOISES[number % len(NOISES)]
     graph = drawn_policy(rng, SHAPES[(number // len(NOISES)) % len(SHAPES)])
     queries = drawn_workload(rng, graph, noise)
+    if noise == "norm":
+        family = str(rng.choice(["hierarchy", "clusters"]))
+        return bf.fit(queries, graph, noise=noise, max_steps=1, family=family, effort="quick")
     if noise != "structured":
         family = str(rng.choice(["vertex", "p-identity"])) if noise == "laplace" else None
         return bf.fit(queries, graph, noise=noise, max_steps=2, family=family if rng.random() < 0.7 else None)

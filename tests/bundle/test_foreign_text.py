@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import hdmm_bf as bf
 from hdmm_bf import _display, policy, workload
 from hdmm_bf._checks import InputError, fail
+from hdmm_bf.bundle.files import npz
 from hdmm_bf.cli import app
 from hdmm_bf.domain import Domain
 from hdmm_bf.report import render
@@ -203,6 +204,33 @@ def test_text_in_a_bundle_cannot_forge_a_line_on_the_terminal_or_leave_its_place
     hidden = {c for c in words if _display.is_hidden(c)} - set("\n\t")
     assert not hidden & set(page)
     page.encode()
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    u = np.arange(3)
+    made = bf.fit("prefix:4", policy.from_edges(u, u + 1, 4, spec="mine.csv"), noise="norm", max_steps=1)
+    return made.save(tmp_path_factory.mktemp("tree") / "tree.bf")
+
+
+@pytest.mark.parametrize("words", list(DANGERS.values())[::3], ids=list(DANGERS)[::3])
+def test_the_family_of_a_tree_cannot_forge_a_line_on_the_terminal(words, tree, tmp_path):
+    path = shutil.copytree(tree, tmp_path / "copy.bf")
+
+    def change(folder, manifest):
+        arrays = dict(np.load(folder / "tree.npz"))
+        (folder / "tree.npz").write_bytes(npz(**{**arrays, "family": np.array(words)}))
+        manifest["family"] = words
+
+    forge(path, change)
+    for command in (["verify", path], ["release", path, "--epsilon", 1, "--dry-run"]):
+        if not words.isprintable():
+            with pytest.raises(InputError, match=r"tree\.npz|manifest\.json"):
+                bf.load(path)
+            continue
+        answer = run(*command)
+        assert all(is_plain(re.sub(r"^  \w+( \w+)? {2,}", "", line)) for line in answer.output.splitlines())
+        assert answer.output.count("\nVerified") == (command[0] == "verify" and not answer.return_value)
 
 
 @pytest.mark.parametrize("place", ["domain__names", "domain__labels", "why", "reached", "policy__spec"])

@@ -30,6 +30,11 @@ PROBLEMS = {
     "laplace tables": ("marginals:3x4x2:1", "sensitive:3x4x2:0,1", "laplace", "union"),
     "laplace union": ("all-range:6x5", "threshold:6x5:1", "laplace", "union"),
     "cells": ("all-range:6x6", "unbounded:6x6", "laplace", "cells"),
+    "tree chain": ("all-range:8", "threshold:8:2", "norm", "chain"),
+    "tree hierarchy": ("all-range:8", "unbounded:8", "norm", "hierarchy"),
+    "tree blocks": ("prefix:8", "threshold:8:3", "norm", "blocks"),
+    "tree clusters": ("identity:8", "bounded:8", "norm", "clusters"),
+    "public tree": (np.ones((2, 5)), "bounded:5", "norm", None),
     "public": (np.ones((2, 5)), "bounded:5", "gaussian", None),
     "public laplace": (np.ones((2, 5)), "bounded:5", "laplace", None),
     "public product": ("identity:4x3", "product:empty:4,empty:3", "gaussian", "bases"),
@@ -49,10 +54,13 @@ GIVEN = {
     "mesh": "mesh",
     "callback": "callback",
     "effort": "quick",
+    "epsilon": 1.0,
+    "delta": 1e-6,
 }
 """A value for every option, or its name where it depends on the path."""
 
 DENSE_LAPLACE = tuple(name for name in PROBLEMS if name.startswith("dense") and name != "dense gaussian")
+TREES = tuple(name for name in PROBLEMS if "tree" in name)
 STRUCTURED = (
     "marginals",
     "sectors",
@@ -67,8 +75,15 @@ SPREAD = ("dense gaussian", "dense p-identity", "kronecker", "public")
 REFUSED = {
     **{(path, "start"): "do not start from an earlier fit" for path in (*STRUCTURED, "public product")},
     **{(path, "workers"): "in one process" for path in PROBLEMS if path not in (*DENSE_LAPLACE, "public laplace")},
-    **{(path, "effort"): "does not use it" for path in PROBLEMS if path not in (*DENSE_LAPLACE, "public laplace")},
+    **{
+        (path, "effort"): "does not use it"
+        for path in PROBLEMS
+        if path not in (*DENSE_LAPLACE, *TREES, "public laplace")
+    },
     **{(path, name): "spread" for path in PROBLEMS if path not in SPREAD for name in ("devices", "mesh")},
+    **{(path, name): "run on the host" for path in TREES for name in ("devices", "mesh")},
+    **{(path, "start"): "tree norms do not start" for path in TREES},
+    **{(path, name): "are not used by" for path in PROBLEMS for name in ("epsilon", "delta")},
 }
 """All other pairs are honoured."""
 
@@ -80,7 +95,7 @@ PAIRS = [(path, option) for path in PROBLEMS for option in GIVEN]
 def test_the_table_has_every_option_and_every_family():
     options = {*inspect.signature(bf.fit).parameters} - {"workload", "policy"}
     assert options == {*GIVEN}, "say in GIVEN and REFUSED what every path does with a new option"
-    assert {family for *_, family in PROBLEMS.values()} >= {*FAMILIES["laplace"], *PRODUCT_FAMILIES}
+    assert {family for *_, family in PROBLEMS.values()} >= {*FAMILIES["laplace"], *FAMILIES["norm"], *PRODUCT_FAMILIES}
 
 
 def value(path, option):
@@ -154,7 +169,7 @@ def honoured(path, option, given, made):
         other = given.unit_error if path != "dense gaussian" else made.unit_error
         assert made.unit_error <= other * (1 + 1e-6)
     elif option == "effort":
-        assert path in DENSE_LAPLACE, "what is recorded was honoured"
+        assert path in (*DENSE_LAPLACE, *TREES), "what is recorded was honoured"
     elif option == "callback":
         assert given.__self__, "the callback was called"
 

@@ -61,6 +61,9 @@ def assert_true_claims(fit):
     if fit.strategy.kind == "blocks":
         assert_true_blocks(fit)
         return
+    if fit.strategy.kind == "tree":
+        assert_true_tree(fit)
+        return
     policy, queries = fit.problem.policy, fit.problem.workload.matrix.dense()
     A = np.ldexp(fit.strategy.integers.astype(np.float64), -fit.strategy.bits)
     on_edges = fit.strategy.kind == "edge"
@@ -82,6 +85,17 @@ def assert_true_claims(fit):
     assert fit.bounds.lower <= fit.unit_error * (1 + 1e-9)
     assert fit.gap == pytest.approx(fit.unit_error / fit.bounds.lower - 1, rel=1e-6, abs=1e-9)
     assert fit.certified == (fit.noise == "gaussian" and fit.gap <= fit.requested_gap)
+
+
+def assert_true_tree(fit):
+    """The longest edge by the sets written out, and the error by draws of the noise that will be drawn."""
+    policy, queries = fit.problem.policy, fit.problem.workload.matrix.dense()
+    longest = np.abs(over_edges(fit.strategy.matrix(), policy)).sum(axis=0).max()
+    assert fit.certificate.sensitivity == pytest.approx(longest, rel=1e-9)
+    epsilon = 0.2
+    z = plan(fit, epsilon=epsilon).sampler.draw(4000).astype(np.float64)
+    errors = epsilon**2 * np.sum((z @ queries.T) ** 2, axis=1) / 2
+    assert abs(errors.mean() - fit.unit_error) < 6 * errors.std() / np.sqrt(4000) + 0.02 * fit.unit_error
 
 
 def assert_true_blocks(fit):
@@ -151,7 +165,7 @@ def fuzz_bundles(honest, folder, *, trials, seed):
         else:
             accepted += 1
             assert_true_claims(fit)
-            plan(fit, epsilon=1.0, delta=None if fit.noise == "laplace" else 1e-6)
+            plan(fit, epsilon=1.0, delta=1e-6 if fit.noise == "gaussian" else None)
             message = repr(fit)
         assert message.isprintable(), (trial, names)
         assert sorted(os.listdir(folder)) == ["x.bf"], (trial, names, "something was written or executed")

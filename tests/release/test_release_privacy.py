@@ -8,6 +8,7 @@ shift costs, by the exact probabilities of the noise, what the plan claims.
 
 import itertools
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import networkx as nx
@@ -22,6 +23,7 @@ from hdmm_bf.problem.transform import Problem, to_edges
 from hdmm_bf.release import exact
 from hdmm_bf.release.noise import Sampler
 from hdmm_bf.release.privacy import zcdp_epsilon
+from hdmm_bf.release.tree_noise import TreeSampler
 from hdmm_bf.strategies import from_draft, registry
 from hdmm_bf.strategies.laplace import portfolio
 from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy
@@ -51,6 +53,10 @@ def family_fit(family, W, G, steps):
     return shipped(problem, from_draft(problem, best))
 
 
+def tree_fit(W, G, family):
+    return bf.fit(W, G, noise="norm", family=family, max_steps=1)
+
+
 FAMILIES = {
     "p-identity on a tree": lambda: family_fit("p-identity", "all-range:6", random_tree(6, 1), 2),
     "p-identity on a cycle": lambda: family_fit("p-identity", "all-range:5", "cycle:5", 2),
@@ -64,6 +70,13 @@ FAMILIES = {
     "gaussian, threshold": lambda: bf.fit("all-range:8", "threshold:8:2"),
     "gaussian, singular workload": lambda: bf.fit("marginals:2x3:1", "sensitive:2x3:1"),
     "gaussian, two components": lambda: bf.fit("all-range:8", halves(8, 0)),
+    "tree norm, threshold": lambda: tree_fit("all-range:8", "threshold:8:2", "chain"),
+    "tree norm, unbounded": lambda: tree_fit("prefix:5", "unbounded:5", "hierarchy"),
+    "tree norm, two components": lambda: tree_fit("identity:8", halves(8, 0), "clusters"),
+    "tree norm, a grid": lambda: tree_fit("all-range:3x3", "threshold:3x3:1", "clusters"),
+    "tree norm, BOTTOM and a cell by itself": lambda: tree_fit(
+        "identity:6", policy.from_edges([0, 1, 3, 4], [1, 2, 4, BOTTOM], 6), "hierarchy"
+    ),
     "public": lambda: bf.fit("identity:4", "empty:4", noise="laplace"),
     "public totals of components": lambda: bf.fit([[1, 1, 0], [0, 0, 1]], policy.from_edges([0], [1], 3)),
 }
@@ -75,7 +88,7 @@ def made(request):
 
 
 def asked(fit):
-    return {"epsilon": 0.7} if fit.noise == "laplace" else {"rho": 0.3}
+    return {"rho": 0.3} if fit.noise == "gaussian" else {"epsilon": 0.7}
 
 
 # ---------------------------------------------------------------- the calculation, from the definition
@@ -83,7 +96,8 @@ def asked(fit):
 
 def edge_shifts(fit):
     """For every edge (u, v): the step e_u - e_v of the data and the shift of the integer answers, in Python ints."""
-    G, integers = fit.problem.policy, fit.strategy.integers.tolist()
+    G = fit.problem.policy
+    integers = np.eye(G.num_cells, dtype=int).tolist() if fit.noise == "norm" else fit.strategy.integers.tolist()
     parts = nx.connected_components(oracles.graph(G.num_cells, G.edges))
     given_up = {max(part) for part in parts if BOTTOM not in part}
     for e, (u, v) in enumerate(G.edges.tolist()):
@@ -91,7 +105,7 @@ def edge_shifts(fit):
         step[u] += 1
         if v != BOTTOM:
             step[v] -= 1
-        if fit.strategy.kind == "vertex":
+        if fit.strategy.kind != "edge":
             yield step, [sum(a * s for a, s in zip(row, step, strict=True)) for row in integers]
         else:
             sign = -1 if u in given_up else 1
@@ -106,16 +120,27 @@ def worst_loss(fit, scale):
     return max((sum(t * t for t in shift) / (2 * size**2) for _, shift in edge_shifts(fit)), default=Fraction(0))
 
 
+def tree_loss(fit, sampler):
+    """Largest sum of -log q_v over the sets that hold one end of an edge and not the other, in decimals."""
+
+    def sets(cell):
+        return set() if cell == BOTTOM else {cell} | sets(int(sampler.parents[cell]))
+
+    logs = [-Decimal(q).ln() for q in sampler.ratios.tolist()]
+    return max(sum((logs[v] for v in sets(int(a)) ^ sets(int(b))), Decimal(0)) for a, b in fit.problem.policy.edges)
+
+
 def check_loss(fit):
     settled = bf.plan(fit, **asked(fit))
-    claim = settled.epsilon if fit.noise == "laplace" else settled.rho
+    claim = settled.rho if fit.noise == "gaussian" else settled.epsilon
     if settled.sampler is None:
         assert not any(any(shift) for _, shift in edge_shifts(fit))
         return
-    loss = worst_loss(fit, settled.sampler.scale)
+    tree = fit.noise == "norm"
+    loss = Fraction(tree_loss(fit, settled.sampler)) if tree else worst_loss(fit, settled.sampler.scale)
     assert loss <= Fraction(claim)
-    assert float(loss) == pytest.approx(claim, rel=1e-9)
-    assert float(loss) == pytest.approx(settled.sampler.loss, rel=1e-9)
+    assert float(loss) == pytest.approx(claim, rel=1e-7 if tree else 1e-9)
+    assert float(loss) == pytest.approx(settled.sampler.loss, rel=1e-7 if tree else 1e-9)
 
 
 class Draws:
@@ -127,6 +152,7 @@ class Draws:
     def __enter__(self):
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(Sampler, "draw", lambda sampler, size, *, callback=None: self.noise.copy())
+        self.patch.setattr(TreeSampler, "draw", lambda sampler, count: self.noise[None].copy())
         self.patch.setattr(exact.secrets, "randbits", lambda count: 0xB5297A4D)
         return self
 
@@ -142,9 +168,10 @@ def released(fit, x, noise):
 
 
 def check_neighbours_shift_the_noise(fit):
-    n, r = fit.problem.policy.num_cells, fit.strategy.num_rows
+    n = fit.problem.policy.num_cells
+    r = n if fit.noise == "norm" else fit.strategy.num_rows
     settled = bf.plan(fit, **asked(fit))
-    loudest = 1 if settled.sampler is None else 3 * math.ceil(settled.sampler.scale)
+    loudest = 1 if settled.sampler is None else 3 * math.ceil(settled.sampler.scale if fit.noise != "norm" else 9)
     for step, shift in edge_shifts(fit):
         x = RNG.integers(1, 10**6, n)
         k = RNG.integers(-loudest, loudest + 1, r)

@@ -35,6 +35,7 @@ def honest(tmp_path_factory):
         "basis": bf.fit("all-range:3x2", "threshold:3x2:1", family="bases"),
         "tables": bf.fit("marginals:3x2x2:2", "sensitive:3x2x2:0", family="marginals"),
         "union": bf.fit("marginals:3x2x2:1", "unbounded:3x2x2", noise="laplace", family="union"),
+        "tree": bf.fit("all-range:6", "threshold:6:2", noise="norm", max_steps=1),
         "low rank": bf.fit(np.array([[1.0, 1, 0, 0, 0, 0]]), "unbounded:6"),
     }
     paths = {name: fit.save(folder / f"{name}.bf") for name, fit in fits.items()}

@@ -17,7 +17,7 @@ import numpy as np
 
 import hdmm_bf as bf
 from hdmm_bf.fit import loading
-from tests.support.attack_kit import tricks
+from tests.support.attack_kit import tree_tricks, tricks
 
 W = np.array([[1.0, 2, 0, 0, 0, 1], [0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1]])
 
@@ -25,7 +25,8 @@ W = np.array([[1.0, 2, 0, 0, 0, 1], [0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1]])
 def honest_fits():
     """Return one small fit of every kind of strategy."""
     graph = bf.policy.from_edges([0, 1, 2, 3, 4, 0], [1, 2, 3, 4, 5, -1], 6)
-    few = {"noise": "laplace", "max_steps": 2}
+    parts = bf.policy.from_edges([0, 1, 3, 4], [1, 2, 4, -1], 6)  # public, hidden, and a cell by itself
+    few, tree = {"noise": "laplace", "max_steps": 2}, {"noise": "norm", "max_steps": 1}
     return {
         "gaussian": bf.fit("all-range:6", "line:6"),
         "gaussian star": bf.fit("prefix:5", "unbounded:5"),
@@ -34,6 +35,9 @@ def honest_fits():
         "laplace complete": bf.fit("identity:5", "bounded:5", **few),
         "edge cycle": bf.fit("all-range:6", "cycle:6", **few),
         "edge grid": bf.fit("all-range:3x3", "threshold:3x3:1", family="dictionary", **few),
+        "tree": bf.fit("all-range:6", "threshold:6:2", **tree),
+        "tree hidden": bf.fit("prefix:5", "unbounded:5", **tree),
+        "tree parts": bf.fit("identity:6", parts, **tree),
         "marginals": bf.fit("marginals:3x2x2:2", "sensitive:3x2x2:0", family="marginals"),
         "sectors": bf.fit("marginals:3x2x2:2", "product:line:3,bounded:2,empty:2", family="sectors"),
         "kronecker": bf.fit("all-range:3x3", "product:line:3,empty:3", family="kronecker"),
@@ -67,11 +71,15 @@ class Draft:
 
     @property
     def strategy(self):
-        return self.archives["blocks.npz" if "blocks.npz" in self.archives else "strategy.npz"]
+        return self.archives[next(name for name in ("blocks.npz", "tree.npz", "strategy.npz") if name in self.archives)]
 
     @property
     def has_blocks(self):
         return "blocks.npz" in self.archives
+
+    @property
+    def has_tree(self):
+        return "tree.npz" in self.archives
 
     @property
     def policy(self):
@@ -164,6 +172,7 @@ def forge(seed, pool, folder):
     draft = opened(pool[origin])
     others = [files for name, files in sorted(pool.items()) if name != origin]
     kinds = tricks.SUBTLE if rng.random() < 0.7 else tricks.ALL
+    kinds = [*tree_tricks.ALL, *kinds] if draft.has_tree else kinds
     for _ in range(int(rng.choice([1, 1, 2, 3]))):
         trick = kinds[int(rng.integers(len(kinds)))]
         try:

@@ -13,6 +13,7 @@ from unittest.mock import patch
 import numpy as np
 
 from hdmm_bf.release.noise import Sampler
+from hdmm_bf.release.tree_noise import TreeSampler
 from tests.support.attack_kit.oracle import EXACT, UNMEASURED
 
 
@@ -33,6 +34,8 @@ class Tape:
     draws: list = field(default_factory=list)
     turns: Counter = field(default_factory=Counter)
     shifts: dict = field(default_factory=dict)
+    trees: list = field(default_factory=list)
+    """The parents, ratios and fixed roots of tree norms that were drawn from."""
 
     def play(self, noise, scale, size):
         draw = Draw(noise, scale, size, self.turns[scale])
@@ -52,7 +55,15 @@ def marked(*, shifts=None, honesty=1.0):
     def draw(self, size, *, callback=None):
         return tape.play(self.noise, self.scale * honesty, size)
 
-    with patch.object(Sampler, "draw", draw), patch.object(secrets, "randbits", lambda bits: 1 << (bits - 2)):
+    def draw_tree(self, count=1):
+        assert count == 1
+        tape.trees.append(
+            (self.parents.tolist(), [q ** (1 / honesty) for q in self.ratios.tolist()], self.fixed.tolist())
+        )
+        return tape.play(self.noise, float(self.loss), self.num_cells)[None]
+
+    trees = patch.object(TreeSampler, "draw", draw_tree)
+    with trees, patch.object(Sampler, "draw", draw), patch.object(secrets, "randbits", lambda bits: 1 << (bits - 2)):
         yield tape
 
 

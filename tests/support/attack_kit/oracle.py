@@ -7,6 +7,11 @@ the policy shifts is compared with the scale of the noise on it:
     Laplace   max over edges of  sum over rows |(A p_e)_row| / scale_row          at most epsilon
     Gaussian  max over edges of  sum over rows (A p_e)_row^2 / (2 scale_row^2)    at most rho
 
+Tree norms add whole numbers z to the counts, with probabilities proportional to the product over the nodes v of
+q_v^|z(v)|. A record's move changes by one the sums of the nodes above one of its ends and not above the other:
+
+    Tree norm  max over edges of  sum over these nodes of -log q_v                at most epsilon
+
 A row without noise must be invisible to every edge; one that is not makes the loss infinite.
 """
 
@@ -18,6 +23,7 @@ import struct
 import unicodedata
 import zipfile
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -49,6 +55,8 @@ class Bundle:
     """One a row, as fractions; None is infinite. All 1 for written-out strategies."""
     blocks: list
     """Number of rows of every block, in order."""
+    parents: list | None = None
+    """For the kind "tree", whose rows are the cells: the parent of every node, -1 for a root."""
 
     @property
     def num_cells(self):
@@ -68,6 +76,11 @@ def read(folder):
         rows, precisions, counts = block_rows(archive(folder / "blocks.npz"), sizes)
         edges = product_edges([pairs(policy[f"edges{i}"]) for i in range(len(sizes))], sizes)
         return Bundle(sizes, manifest["noise"], "blocks", edges, rows, precisions, counts)
+    if "tree.npz" in manifest["files"]:
+        n, parents = math.prod(sizes), [int(p) for p in archive(folder / "tree.npz")["parents"]]
+        rows = np.array([[int(i == j) for j in range(n)] for i in range(n)], dtype=object)
+        edges = pairs(policy["edges"])
+        return Bundle(sizes, manifest["noise"], "tree", edges, rows, [Fraction(1)] * n, [n], parents)
     held = archive(folder / "strategy.npz")
     rows = exact(held["integers"])
     kind = str(held["kind"])
@@ -198,6 +211,37 @@ def loss(bundle, scales):
         total = sum((cost(bundle.noise, s, scale) for s, scale in zip(shift, scales, strict=True)), Fraction(0))
         worst = max(worst, (total, edge), key=lambda found: found[0])
     return worst
+
+
+def tree_loss(bundle, ratios, fixed):
+    """Return the loss of noise on a tree with these ratios and roots of sum zero, and the edge that loses most."""
+    assert len(ratios) == len(bundle.parents)
+    assert all(0 < q <= 1 for q in ratios), "a ratio that is none"
+    assert all(bundle.parents[root] == -1 for root in fixed)
+    worst = (Fraction(0), None)
+    for u, v in bundle.edges:
+        changed = above(bundle.parents, u) ^ above(bundle.parents, v)
+        lost = math.inf if changed & set(fixed) else minus_log(math.prod(Fraction(ratios[node]) for node in changed))
+        worst = max(worst, (lost, (u, v)), key=lambda found: found[0])
+    return worst
+
+
+def above(parents, node):
+    """Return a cell and all nodes above it; none for "no record"."""
+    found = set()
+    while node != BOTTOM:
+        assert node not in found, "a circle"
+        found.add(node)
+        node = parents[node]
+    return found
+
+
+def minus_log(number):
+    """Return -log of a positive fraction, rounded up in the fiftieth digit."""
+    with localcontext() as context:
+        context.prec = 60
+        log = Decimal(number.numerator).ln() - Decimal(number.denominator).ln()
+    return Fraction(-log) + Fraction(1, 10**50)
 
 
 def neighbour(counts, edge):
