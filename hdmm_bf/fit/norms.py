@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from hdmm_bf._checks import InputError
 from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import Effort, RealVector
 from hdmm_bf.bounds.dense import is_public, uniform
@@ -18,15 +19,19 @@ from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.options import FitOptions
 from hdmm_bf.fit.reserve import norm_seconds
 from hdmm_bf.problem.transform import Problem
+from hdmm_bf.release.tree_noise import tree_sampler
 from hdmm_bf.strategies import Progress, limits, search
 from hdmm_bf.strategies.gaussian import dense as gaussian
 from hdmm_bf.strategies.norm import portfolio
-from hdmm_bf.strategies.norm.drafts import TreeDraft
-from hdmm_bf.strategies.norm.shapes import planted
+from hdmm_bf.strategies.norm.drafts import TreeDraft, tree_draft
+from hdmm_bf.strategies.norm.shapes import equal_weights, planted
 from hdmm_bf.strategies.rounding import from_tree
 
 _YARDSTICK_SHARE = 0.25
 """Of the time limit, at most, for the bound on matrix mechanisms that stands beside the error."""
+
+_LEAST_WEIGHT = 2.0**-7
+"""Weight that every set gets, at a longest edge of 1, where the noise of the best tree has no table at epsilon 1."""
 
 
 def fit_norm(problem: Problem, options: FitOptions) -> Fit:
@@ -45,17 +50,36 @@ def fit_norm(problem: Problem, options: FitOptions) -> Fit:
                 problem, seed=options.seed, family=options.family, effort=cast(Effort, options.effort)
             )
             found = search(
-                _progress(drafts, reached), gap=options.gap, max_iterations=options.max_steps, callback=options.callback
+                _progress(drafts, reached, problem),
+                gap=options.gap,
+                max_iterations=options.max_steps,
+                callback=options.callback,
             )
-        return certified(problem, from_tree(found.best), proof, options, status=found.status, reached=reached)
+        told: dict[str, Any] = {"status": found.status, "reached": reached}
+        best = from_tree(found.best)
+        try:
+            tree_sampler(best, problem.policy, 1.0)
+            return certified(problem, best, proof, options, **told)
+        except InputError:  # queries that hold hardly a cell leave others without a weight to speak of
+            best = from_tree(_held(problem, found.best))
+        return certified(problem, best, proof, options, **told)
 
 
-def _progress(drafts: Iterator[TreeDraft], reached: dict[str, float]) -> Iterator[Progress[TreeDraft, None]]:
-    """Note what every family reached; no bound binds tree norms."""
+def _progress(
+    drafts: Iterator[TreeDraft], reached: dict[str, float], problem: Problem
+) -> Iterator[Progress[TreeDraft, None]]:
+    """Note what every family reached; no bound binds tree norms.
+
+    Where no family has a proper law, because the queries hold hardly a cell, all cells hang on their roots.
+    """
     for found in drafts:
         if math.isfinite(found.error):
             reached[found.origin] = min(found.error, reached.get(found.origin, math.inf))
             yield Progress(found.error, 0.0, found, None)
+    if not reached:
+        plain = _plain_tree(problem)
+        reached[plain.origin] = plain.error
+        yield Progress(plain.error, 0.0, plain, None)
 
 
 def _any_tree(problem: Problem) -> TreeDraft:
@@ -63,6 +87,17 @@ def _any_tree(problem: Problem) -> TreeDraft:
     parents = planted(problem.policy, lambda trees, cells: trees.join(cells))
     weights = np.where(fixed_roots(parents, problem.policy), 0.0, 1.0)
     return TreeDraft(parents, weights, 0.0, "public")
+
+
+def _held(problem: Problem, draft: TreeDraft) -> TreeDraft:
+    """Give every set a weight that bounds its noise."""
+    return tree_draft(problem, draft.parents, np.maximum(draft.weights, _LEAST_WEIGHT), origin=draft.origin)
+
+
+def _plain_tree(problem: Problem) -> TreeDraft:
+    """All cells of a component under one root, with equal weights; half of them on the root where it has one."""
+    parents = planted(problem.policy, lambda trees, cells: trees.join(cells))
+    return tree_draft(problem, parents, equal_weights(parents), origin="star")
 
 
 def _yardstick(problem: Problem) -> RealVector:

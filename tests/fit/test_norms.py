@@ -304,3 +304,20 @@ def test_queries_over_nested_attributes_are_fitted_without_covariances_of_all_ce
     W = workload.matrix.dense()
     known = np.sqrt(np.diag(W @ made.recovery._interpolated("cells", bf.plan(made, epsilon=1.0).sampler.rates) @ W.T))
     np.testing.assert_allclose(stated, known, rtol=1e-6)
+
+
+@pytest.mark.parametrize("family", [None, "chain", "hierarchy", "blocks", "clusters"])
+@pytest.mark.parametrize(
+    ("workload", "policy"),
+    [
+        ("marginals:3:0", bf.policy.from_edges([0, 0, 1, 2], [-1, 1, -1, -1], 3)),
+        (np.ones((1, 5)), "unbounded:5"),
+        ("all-range:4", "unbounded:4"),
+        (np.array([[1.0, 0, 0, 0, 0, 0]]), "line:6"),
+    ],
+    ids=["a total of a graph", "a total", "ranges", "a single cell"],
+)
+def test_queries_that_hold_hardly_a_cell_are_fitted_all_the_same(workload, policy, family):
+    made = bf.fit(workload, policy, noise="norm", max_steps=2, effort="quick", family=family)
+    assert 0 < made.unit_error < math.inf
+    assert np.all(np.isfinite(bf.release(made, np.arange(made.problem.policy.num_cells), epsilon=1.0).answers))

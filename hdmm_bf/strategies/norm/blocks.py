@@ -38,7 +38,7 @@ def steps(problem: Problem, *, seed: int) -> Iterator[TreeDraft]:
         parents = planted(problem.policy, hierarchy(branching, top=chain))
         weights = equal_weights(parents)
         weights[: problem.policy.num_cells] = 0.2
-        weights[problem.policy.num_cells :] = max(_SHARE, 0.5 / span)
+        weights[problem.policy.num_cells :] = max(_SHARE, 0.5 / max(span, 1))
         weights = optimised(problem, parents, weights, QUICK)
         yield tree_draft(problem, parents, optimised(problem, parents, weights, FULL), origin=NAME)
 
