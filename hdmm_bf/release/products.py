@@ -27,7 +27,7 @@ from hdmm_bf.release import intervals
 from hdmm_bf.release.coverage import check_covered
 from hdmm_bf.release.noise import LARGEST
 from hdmm_bf.release.plan import Plan
-from hdmm_bf.release.public import PROBE, PROBES
+from hdmm_bf.release.public import PROBE, PROBES, SEED
 from hdmm_bf.release.reconstruction import Progress, Recovery, recovery
 from hdmm_bf.release.row_noise import draw_rows, row_scales, row_variances
 from hdmm_bf.strategies.records import AnyTensor, Block, ProductStrategy
@@ -311,7 +311,7 @@ def _maps(term: Term, block: Block) -> list[RealMatrix] | None:
 
 def _flows(edges: EdgeArray, size: int) -> Int64[np.ndarray, "_ _"]:
     """Random whole numbers of records moved along every edge of an attribute: what they do to its values."""
-    moves = np.random.default_rng(0).integers(1, PROBE, size=(len(edges), PROBES))
+    moves = np.random.default_rng(SEED).integers(1, PROBE, size=(len(edges), PROBES))
     return np.asarray(Incidence(edges[:, 0], edges[:, 1], size).mv(moves))
 
 

@@ -157,6 +157,22 @@ def test_isolated_cells_and_component_totals_are_exact_beside_noisy_cells():
         assert np.all(np.abs(out.estimate[:4] - [1, 2, 3, 4]) > 1e-9)
 
 
+def test_a_query_is_not_taken_for_public_by_numbers_that_anybody_can_know():
+    """It was answered 0, with a deviation of 0: it is orthogonal to three draws of a known generator."""
+    query = np.array([[29.0, -3, 60, -17, -1, 34, -32, -28, 5, -29, -15, -16]])
+    draws = np.random.default_rng(0)
+    assert not any((query @ draws.integers(1, 2**20, size=12)).any() for _ in range(3))
+    for options in ({}, {"noise": "laplace", "max_steps": 2}, {"noise": "norm", "max_steps": 1}):
+        out = bf.release(
+            bf.fit("identity:12", "unbounded:12", **options),
+            100 * np.arange(12),
+            **({"epsilon": 1.0} if options else {"rho": 0.5}),
+        )
+        answers, deviations = out.answer(bf.workload.from_matrix(query))
+        assert deviations[0] > 30
+        assert answers[0] != 0
+
+
 EXACT = {
     "dense": ("all-range:7", "threshold:7:2", {}),
     "laplace": ("all-range:7", "line:7", {"noise": "laplace", "max_steps": 3}),
