@@ -39,7 +39,7 @@ def norm_seconds(problem: Problem) -> float:
     """Predict the time for a tree norm: the yardstick, and four laws with the covariances of all cells."""
     n = problem.policy.num_cells
     laws = _PAIRS * n**2 if n <= MOST_CELLS else _SETS * n
-    return _LEAST + _ROOM * ((_CELLS * n**3 if n <= MOST_CELLS else 0.0) + laws) * pace()
+    return _LEAST + _ROOM * ((_CELLS * n**3 if n <= MOST_CELLS // 2 else 0.0) + laws) * pace()
 
 
 def product_seconds(product: ProductProblem) -> float:
