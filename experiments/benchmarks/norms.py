@@ -105,7 +105,7 @@ def _geography(sizes: tuple[int, int, int]) -> list[list[str]]:
     workload = bf.workload.union(*(bf.workload.product(*part) for part in parts))
     rows = []
     for noise, budget in (("norm", {"epsilon": 1.0}), ("laplace", {"epsilon": 1.0}), ("gaussian", _BUDGET)):
-        made = bf.fit(workload, f"unbounded:{domain}", noise=noise, max_seconds=60)
+        made = bf.fit(workload, f"unbounded:{domain}", noise=noise, max_seconds=120)
         promise = ", ".join(f"{name} {value:g}" for name, value in budget.items())
         rows.append([noise, promise, f"{made.rmse(**budget):.4g}", made.family])
         print(f"{a} x {b} x {c}", " ".join(rows[-1]), file=sys.stderr, flush=True)
