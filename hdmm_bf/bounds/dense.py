@@ -12,6 +12,7 @@ numbers bound Laplace strategies.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
@@ -70,15 +71,24 @@ class GramRoot:
     """
 
     def __init__(self, problem: Problem, scale: float) -> None:
-        V = problem.gram / scale
+        self._factor(problem.gram / scale, lambda: _scaled(explicit_rows(problem), scale))
+
+    @classmethod
+    def of(cls, V: SquareMatrix) -> GramRoot:
+        """Return the root of a Gram matrix whose rows are not known."""
+        root = cls.__new__(cls)
+        root._factor(V, lambda: None)
+        return root
+
+    def _factor(self, V: SquareMatrix, rows: Callable[[], RealMatrix | None]) -> None:
         self.basis: RealMatrix | None = None
         C = la.cholesky(V)
         if C is not None and np.diag(C).min() > la.SAFE_PIVOT * math.sqrt(np.diag(V).max()):
             self.R: RealMatrix = np.asfortranarray(C.T)
             return
-        W = explicit_rows(problem)
+        W = rows()
         if W is not None:
-            R = np.linalg.qr(W / math.sqrt(scale), mode="r")
+            R = np.linalg.qr(W, mode="r")
             if len(R) == len(V) and np.abs(np.diag(R)).min() > 1e-14 * np.abs(R).max():
                 self.R = np.asfortranarray(R)
                 return
@@ -142,6 +152,10 @@ class GramRoot:
 
     def _inside(self, X: SquareMatrix) -> SquareMatrix:
         return np.asarray(blas.dgemm(1.0, self.basis, blas.dsymm(1.0, X, self.basis, lower=1), trans_a=1))
+
+
+def _scaled(rows: RealMatrix | None, scale: float) -> RealMatrix | None:
+    return None if rows is None else rows / math.sqrt(scale)
 
 
 def explicit_rows(problem: Problem) -> RealMatrix | None:

@@ -9,9 +9,13 @@ from typing import Any, final
 
 from hdmm_bf._checks import fail
 from hdmm_bf._types import AGREEMENT, Noise
+from hdmm_bf.problem.goal import Kind
 from hdmm_bf.problem.transform import Problem
 
 _MOST_SENSITIVITY_BITS = 1000
+
+_ADDED = frozenset({"worst_variance", "objective", "objective_value", "objective_bound"})
+"""What bundles of strategies for the total did not claim at first."""
 
 
 @final
@@ -30,6 +34,12 @@ class Certificate:
         lower_bound: the best proven bound; 0 where none is, as for tree norms.
         gap: unit_error / lower_bound - 1; infinite where no bound is proven.
         matrix_bound: for tree norms, the best proven bound on matrix mechanisms, which does not bind them: a yardstick.
+        worst_variance: the largest variance of a query as written, at sensitivity 1; for tree norms epsilon^2 / 2 times
+            it as epsilon goes to 0. None where there are too many queries to look at each.
+        objective: what the strategy was made for: "total", "largest", "targets" or "own".
+        objective_value: what it reached: the unit error, the largest of the goal's weighted variances, or, for an
+            objective of the user's own, the sum of variances weighted as the proof says.
+        objective_bound: what no strategy is below; None where nothing is proven.
 
     Guarantees:
         Every number is finite and none is negative, but for a gap without a bound, and for a gap below 0 by rounding.
@@ -45,14 +55,33 @@ class Certificate:
     lower_bound: float
     gap: float
     matrix_bound: float | None = None
+    worst_variance: float | None = None
+    objective: Kind = "total"
+    objective_value: float | None = None
+    objective_bound: float | None = None
 
     def __post_init__(self) -> None:
-        numbers = {k: v for k, v in asdict(self).items() if k not in ("noise", "gap") and v is not None}
+        if self.objective == "total":
+            proven = self.lower_bound if self.matrix_bound is None else None
+            object.__setattr__(self, "objective_value", self.unit_error)
+            object.__setattr__(self, "objective_bound", proven)
+        words = ("noise", "gap", "objective")
+        numbers = {k: v for k, v in asdict(self).items() if k not in words and v is not None}
         if self.lower_bound > 0 or self.gap != math.inf:
             numbers["gap"] = self.gap + AGREEMENT
         for name, value in numbers.items():
             if not 0 <= value < math.inf:
                 raise fail("certificate", f"{name}={value}", "must be finite and not negative", "Fit again.")
+
+    @property
+    def objective_gap(self) -> float:
+        """How far the strategy is proven to be from the best for its objective; infinite where nothing is proven."""
+        if self.objective == "total":
+            return self.gap
+        assert self.objective_value is not None
+        if not self.objective_bound:
+            return math.inf if self.objective_value > 0 else 0.0
+        return self.objective_value / self.objective_bound - 1
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as plain values; the exact integer as text, which no JSON reader rounds."""
@@ -81,6 +110,8 @@ def disagreements(claimed: dict[str, Any], derived: Certificate) -> list[str]:
     """List, in words, every claimed number that differs from the derived one; empty when all agree."""
     found = []
     for name, value in derived.as_dict().items():
+        if name in _ADDED and name not in claimed and derived.objective == "total":
+            continue
         if name not in claimed:
             found.append(f"{name} is missing, derived {value}")
         elif not _agree(name, claimed[name], value):

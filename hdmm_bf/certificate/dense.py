@@ -8,6 +8,7 @@ one. Cells and edges differ in what a column of the matrix stands for, and in no
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from scipy.linalg import lapack, qr, solve_triangular
 
 from hdmm_bf._checks import fail
 from hdmm_bf._types import AGREEMENT, EPS, SUPPORT_TOLERANCE, Noise, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf.certificate import goals
 from hdmm_bf.certificate.certificate import Certificate, certify, check_noise, scaled_sensitivity
 from hdmm_bf.certificate.exact import exact_sensitivity, within_limit
 from hdmm_bf.problem.transform import Problem
@@ -40,6 +42,13 @@ class Coordinates(NamedTuple):
     """W D or W_G, written out."""
     gram: Callable[[], SquareMatrix]
     """Its Gram matrix."""
+    cells: Callable[[], RealMatrix]
+    """The kept cells in terms of these coordinates: k rows."""
+
+    def covariance(self, solved: Callable[[RealMatrix], RealMatrix]) -> SquareMatrix:
+        """Return the covariance of the kept cells for noise of variance 1 on every row of the strategy."""
+        half = solved(self.cells())
+        return np.asarray(half.T @ half)
 
 
 @singledispatch
@@ -51,7 +60,8 @@ def coordinates(strategy: Any, problem: Problem) -> Coordinates:
 @coordinates.register
 def _(_: CellStrategy, problem: Problem) -> Coordinates:
     grounding = problem.grounding
-    return Coordinates(grounding.kept.size, grounding.columns, problem.W_D, lambda: problem.gram)
+    k = grounding.kept.size
+    return Coordinates(k, grounding.columns, problem.W_D, lambda: problem.gram, lambda: np.eye(k))
 
 
 @coordinates.register
@@ -60,7 +70,7 @@ def _(_: EdgeStrategy, problem: Problem) -> Coordinates:
         P = problem.P.sparse()
         return np.asarray(P.T @ (P.T @ problem.gram).T)
 
-    return Coordinates(problem.policy.num_edges, lambda S: S, problem.W_G, gram)
+    return Coordinates(problem.policy.num_edges, lambda S: S, problem.W_G, gram, lambda: problem.P.dense())
 
 
 @certify.register
@@ -79,7 +89,7 @@ def _(
     exact = exact_sensitivity(strategy, problem, noise)
     sensitivity = scaled_sensitivity(exact, strategy.bits, noise)
     own = coordinates(strategy, problem)
-    trace, support = _trace_and_support(problem, own, own.columns(strategy.matrix()))
+    trace, support, solved = _trace_and_support(problem, own, own.columns(strategy.matrix()))
     if not support <= SUPPORT_TOLERANCE:
         advice = "The answers would be biased; fit the strategy again for this workload."
         seen = f"a share {support:.2g} of some query lies outside the strategy's row space"
@@ -91,27 +101,52 @@ def _(
         advice = "The numbers cannot be trusted: rescale the workload so that its weights are closer."
         raise fail("certificate", f"unit error {unit_error}", f"is below the proven bound {lower}", advice)
     gap = unit_error / lower - 1 if lower > 0 else 0.0
-    return Certificate(noise, exact, strategy.bits, sensitivity, support, unit_error, svd, lower, gap)
+    base = Certificate(noise, exact, strategy.bits, sensitivity, support, unit_error, svd, lower, gap)
+    return _with_goal(base, problem, proof, own.covariance(solved))
 
 
-def _trace_and_support(problem: Problem, own: Coordinates, A: RealMatrix) -> tuple[float, float]:
-    """||W A^+||_F^2, and the largest share of a query that lies outside the row space of A.
+def _with_goal(base: Certificate, problem: Problem, proof: dict[str, Any], Y: SquareMatrix) -> Certificate:
+    """Add the largest variance, and what is reached and proven of a goal other than the total."""
+    goal, square = problem.goal, base.sensitivity**2
+    lam = None if goal.kind == "total" else np.asarray(proof["queries"], dtype=np.float64)
+    worst, value = goals.reached(problem, Y, lam)
+    base = replace(base, worst_variance=None if worst is None else square * worst)
+    if lam is None:
+        return base
+    if value is None:
+        advice = "Use a structured family, or the total."
+        raise fail("certificate", f"{problem.workload.num_queries} queries", "are too many to look at each", advice)
+    bound = dual_bound(problem, goals.weighted_gram(problem, lam), np.asarray(proof["weights"], dtype=np.float64))
+    value *= square
+    if not value >= bound * (1 - AGREEMENT):
+        advice = "The numbers cannot be trusted: rescale the workload so that its weights are closer."
+        raise fail("certificate", f"objective {value}", f"is below the proven bound {bound}", advice)
+    return replace(base, objective=goal.kind, objective_value=value, objective_bound=bound)
+
+
+Solved = Callable[[RealMatrix], RealMatrix]
+"""From rows over the columns of A to A^+ transposed, applied: variances are squared lengths of its columns."""
+
+
+def _trace_and_support(problem: Problem, own: Coordinates, A: RealMatrix) -> tuple[float, float, Solved]:
+    """||W A^+||_F^2, the largest share of a query that lies outside the row space of A, and how to apply A^+.
 
     From the rows of the workload where there are few enough, so that a light query beside heavy ones keeps its digits;
     else from the Gram matrix. A strategy of full column rank supports everything.
     """
     columns = A.shape[1]
     if columns == 0 or not np.any(problem.gram):
-        return 0.0, 0.0
+        return 0.0, 0.0, lambda rows: np.zeros((0, len(rows)))
     if len(A) == 0:
-        return 0.0, 1.0
+        return 0.0, 1.0, lambda rows: np.zeros((0, len(rows)))
     m = problem.workload.num_queries
     small = m * own.size <= _MOST_ROW_ENTRIES
     if len(A) >= columns:
         R = qr(A, mode="r", check_finite=False)[0][:columns]
         pivots = np.abs(np.diag(R))
         if pivots.min() > columns * EPS * pivots.max():
-            return _trace(R, own, by_rows=small and m <= _TALL * columns), 0.0
+            trace = _trace(R, own, by_rows=small and m <= _TALL * columns)
+            return trace, 0.0, lambda rows: solve_triangular(R, rows.T, trans="T", check_finite=False)
     if not small:
         advice = "Use a strategy of full column rank for workloads with so many queries."
         raise fail("certificate", f"strategy with {len(A)} rows", "its support cannot be checked", advice)
@@ -123,7 +158,8 @@ def _trace_and_support(problem: Problem, own: Coordinates, A: RealMatrix) -> tup
     norms = np.linalg.norm(rows, axis=1)
     outside = np.linalg.norm(rows - inside @ Q.T, axis=1)[norms > 0] / norms[norms > 0]
     R = qr(A @ Q, mode="r", check_finite=False)[0][: Q.shape[1]]  # A on its own row space
-    return float((solve_triangular(R, inside.T, trans="T", check_finite=False) ** 2).sum()), float(outside.max())
+    trace = float((solve_triangular(R, inside.T, trans="T", check_finite=False) ** 2).sum())
+    return trace, float(outside.max()), lambda rows: solve_triangular(R, (rows @ Q).T, trans="T", check_finite=False)
 
 
 def _trace(R: RealMatrix, own: Coordinates, *, by_rows: bool) -> float:

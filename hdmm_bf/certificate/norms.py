@@ -7,13 +7,15 @@ a yardstick. Nothing here is shared with the search.
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int64
 
 from hdmm_bf._checks import fail
 from hdmm_bf._types import AGREEMENT, Noise, RealVector
+from hdmm_bf.certificate import goals
 from hdmm_bf.certificate.certificate import Certificate, certify, check_noise, scaled_sensitivity
 from hdmm_bf.certificate.dense import check_weights, dual_bound
 from hdmm_bf.certificate.exact import exact_sensitivity, grid_bits
@@ -21,6 +23,7 @@ from hdmm_bf.certificate.tree_law import TreeLaw, limit
 from hdmm_bf.certificate.trees import check_shape, free_nodes, is_public, longest_edge, roots_of
 from hdmm_bf.matrix import Matrix
 from hdmm_bf.policy import Policy
+from hdmm_bf.problem.query_forms import query_forms
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import TreeNorm
 
@@ -58,8 +61,9 @@ def _(
     exact = exact_sensitivity(strategy, problem, noise)
     sensitivity = scaled_sensitivity(exact, strategy.bits, noise)
     svd, yardstick = _yardstick(problem, proof)
-    error = _unit_error(strategy, problem, exact)
-    return Certificate(noise, exact, strategy.bits, sensitivity, 0.0, error, svd, 0.0, math.inf, yardstick)
+    error, worst, value = _errors(strategy, problem, exact)
+    base = Certificate(noise, exact, strategy.bits, sensitivity, 0.0, error, svd, 0.0, math.inf, yardstick, worst)
+    return base if value is None else replace(base, objective=problem.goal.kind, objective_value=value)
 
 
 def _yardstick(problem: Problem, proof: dict[str, Any] | None) -> tuple[float, float]:
@@ -84,31 +88,52 @@ def tree_law(strategy: TreeNorm, policy: Policy, rates: RealVector) -> TreeLaw:
     return TreeLaw(strategy.parents, rates, fixed_roots(strategy.parents, policy), policy.num_cells)
 
 
-def _unit_error(strategy: TreeNorm, problem: Problem, exact: int) -> float:
-    """Return lim E[z^T V z] / 2 at longest edge 1."""
-    policy = problem.policy
+class Errors(NamedTuple):
+    """Limits at longest edge 1: E[z^T V z] / 2, half the largest variance, and the goal other than the total."""
+
+    total: float
+    worst: float | None
+    value: float | None
+
+
+def _errors(strategy: TreeNorm, problem: Problem, exact: int) -> Errors:
+    policy, goal = problem.policy, problem.goal
     if exact == 0:
         _refuse_noiseless(problem)
-        return 0.0
+        return Errors(0.0, 0.0, None if goal.kind == "total" else 0.0)
     rates = strategy.integers / float(exact)
     sets = set_queries(problem.workload.objective, strategy.parents, policy.num_cells)
     if sets is not None:
         node, scale = sets
 
-        def total(step: float) -> RealVector:
-            return np.array([scale**2 @ tree_law(strategy, policy, step * rates).node_variances()[node] / 2])
+        def variances(step: float) -> RealVector:
+            return np.asarray(scale**2 * tree_law(strategy, policy, step * rates).node_variances()[node] / 2)
 
-        return float(limit(rates, total)[0])
+        return _of_queries(problem, limit(rates, variances))
     if policy.num_cells > MOST_CELLS:
         advice = "Use a tree whose sets are the queries, or a smaller domain."
         raise fail("certificate", f"{policy.num_cells} cells", "are too many for covariances of all pairs", advice)
     kept, V = problem.grounding.kept, problem.gram
 
-    def trace(step: float) -> RealVector:
-        C = tree_law(strategy, policy, step * rates).covariance()
-        return np.array([float((V * C[np.ix_(kept, kept)]).sum()) / 2])
+    def totals(step: float) -> RealVector:
+        Y = tree_law(strategy, policy, step * rates).covariance()[np.ix_(kept, kept)] / 2
+        worst, value = goals.reached(problem, Y, None)
+        return np.array([float((V * Y).sum()), worst or 0.0, value or 0.0])
 
-    return float(limit(rates, trace)[0])
+    total, worst, value = (float(number) for number in limit(rates, totals))
+    return Errors(total, worst, None if goal.kind == "total" else value)
+
+
+def _of_queries(problem: Problem, objective: RealVector) -> Errors:
+    """From the variances of the queries times their weights, each of which is the count of a set."""
+    weights, goal = problem.workload.weights(), problem.goal
+    written = objective / weights**2
+    if goal.kind == "total":
+        return Errors(float(objective.sum()), float(written.max()), None)
+    forms = query_forms(problem)
+    each = forms.scales * written
+    value = each.max() if forms.groups is None else np.bincount(forms.groups, each).max()
+    return Errors(float(objective.sum()), float(written.max()), float(value))
 
 
 def _refuse_noiseless(problem: Problem) -> None:

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import Effort, RealVector
 from hdmm_bf.bounds.dense import is_public, uniform
 from hdmm_bf.fit.certified import certified
-from hdmm_bf.fit.fit import Fit
+from hdmm_bf.fit.fit import Fit, OwnValue
 from hdmm_bf.fit.options import FitOptions, start_draft, start_weights
 from hdmm_bf.fit.reserve import dense_seconds
 from hdmm_bf.parallel.devices import clock
 from hdmm_bf.parallel.workers import default_workers
+from hdmm_bf.problem.query_forms import query_forms
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies import Outcome, Status, from_draft, from_gram, limits, nothing, search
 from hdmm_bf.strategies.drafts import Draft
 from hdmm_bf.strategies.gaussian import dense as gaussian
+from hdmm_bf.strategies.gaussian import largest
+from hdmm_bf.strategies.gaussian import own as own_goal
 from hdmm_bf.strategies.laplace import portfolio
 from hdmm_bf.strategies.records import MatrixStrategy
 
 _SEARCH_SHARE = 0.95
 """The search stops at this share of the wanted gap; the rest is for the grid."""
+
+MOST_GOAL_STEPS = 2000
+"""Steps after which a search for a goal other than the total is over, with whatever gap it has proven."""
 
 BOUND_GAP = 1e-4
 BOUND_STEPS = 200
@@ -36,21 +43,69 @@ class _Found(NamedTuple):
     status: Status
     reached: dict[str, float]
     why: str = ""
+    queries: RealVector | None = None
+    own: tuple[float | None, str] | None = None
 
 
 def fit_dense(problem: Problem, options: FitOptions) -> Fit:
     """Search, put the best strategy on its grid, and certify it."""
     with threads_for(problem.policy.num_cells):
         if is_public(problem):
-            found = _Found(nothing(problem), uniform(problem.policy.num_edges), "exact", {})
+            queries = None if problem.goal.kind == "total" else uniform(query_forms(problem).count)
+            found = _Found(nothing(problem), uniform(problem.policy.num_edges), "exact", {}, queries=queries)
         else:
             reserve = 0.0 if options.max_seconds is None else dense_seconds(problem, options.noise)
             with _within(options, reserve):
-                found = _gaussian(problem, options) if options.noise == "gaussian" else _laplace(problem, options)
-        proof = {"kind": "edges", "weights": found.weights}
-        return certified(
+                found = _search(problem, options)
+        proof = edge_proof(found.weights, found.queries)
+        made = certified(
             problem, found.strategy, proof, options, status=found.status, reached=found.reached, why=found.why
         )
+        return made if found.own is None else _with_own(made, *found.own)
+
+
+def _with_own(made: Fit, bound: float | None, shape: str) -> Fit:
+    """Evaluate the user's own objective at the variances of the strategy as shipped, and say what its bound hangs on."""
+    function = made.problem.goal.function
+    assert function is not None
+    v = own_goal.seen(made.certificate.sensitivity**2 * made.recovery.unit_variances())
+    own = OwnValue(own_goal.OwnFunction(function).at(v).value, bound, shape)
+    told = {
+        "neither": "the objective was found to be convex neither in the variances nor in their logarithms: no bound",
+        "convex": f"the objective is {own.value:.6g}, not below {own.bound}; tried on pairs of points, it is convex",
+    }
+    why = told.get(shape, f"the objective is {own.value:.6g}, not below {own.bound}; tried on pairs, it is {shape}")
+    status: Status = "finished" if made.status == "converged" and not own.gap <= made.requested_gap else made.status
+    return replace(made, own=own, why=why, status=status)
+
+
+def edge_proof(weights: RealVector, queries: RealVector | None = None) -> dict[str, Any]:
+    """Return what proves a bound: weights on the edges, and on the queries for goals other than the total."""
+    return {"kind": "edges", "weights": weights} | ({} if queries is None else {"queries": queries})
+
+
+def _search(problem: Problem, options: FitOptions) -> _Found:
+    if options.noise == "laplace":
+        return _laplace(problem, options)
+    return _gaussian(problem, options) if problem.goal.kind == "total" else _goal(problem, options)
+
+
+def _goal(problem: Problem, options: FitOptions) -> _Found:
+    """Search for a goal other than the total."""
+    aim = _SEARCH_SHARE * options.gap
+    own = problem.goal.kind == "own"
+    found = search(
+        own_goal.steps(problem, gap=aim) if own else largest.steps(problem, gap=aim),
+        gap=aim,
+        max_seconds=_seconds(options),
+        max_iterations=options.max_steps or MOST_GOAL_STEPS,
+        callback=options.callback,
+        whole_steps=True,
+    )
+    status: Status = "finished" if found.status == "iteration limit" and options.max_steps is None else found.status
+    strategy = from_gram(problem, found.best, gap=options.gap, family="gaussian")
+    judged = (found.bound if found.bound > 0 else None, found.proof.shape) if own else None
+    return _Found(strategy, found.proof.edges, status, {}, queries=found.proof.queries, own=judged)
 
 
 def _within(options: FitOptions, reserve: float) -> contextlib.AbstractContextManager[None]:

@@ -6,7 +6,7 @@ Every number of a `Fit` is its certificate's: derived from the shipped integers,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from hdmm_bf._checks import fail, whole_numbers
 from hdmm_bf._types import Noise, RealMatrix, RealVector
 from hdmm_bf.bounds.dense import Bounds
 from hdmm_bf.certificate import Certificate
+from hdmm_bf.problem.goal import Targets, goal
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.plan import plan
 from hdmm_bf.release.privacy import loss_for, zcdp_epsilon
@@ -30,6 +31,27 @@ from hdmm_bf.strategies.search import SENTENCES
 
 TRACE_KEPT = 200
 """Steps of a search that a bundle keeps, evenly chosen, the first and the last among them."""
+
+
+@final
+@dataclass(frozen=True)
+class OwnValue:
+    """What a fit reached of the user's own objective.
+
+    Attributes:
+        value: the objective at the variances of the strategy as shipped.
+        bound: what no strategy is below; None where nothing is proven.
+        shape: "convex", "convex in the logarithms" or "neither", found by trying; the bound hangs on it.
+    """
+
+    value: float
+    bound: float | None
+    shape: str
+
+    @property
+    def gap(self) -> float:
+        """value / bound - 1; infinite where nothing is proven."""
+        return self.value / self.bound - 1 if self.bound is not None and self.bound > 0 else math.inf
 
 
 @final
@@ -51,6 +73,7 @@ class Fit:
         reached: unit error that every mechanism and family reached.
         why: why this family was chosen, or what the search had to do otherwise than asked, in words.
         digest: sha256 of the manifest of the bundle it was read from; None for a fit that was not read.
+        own: value, bound and shape of the user's own objective; None for others, and for a fit that was read.
     """
 
     problem: Problem
@@ -66,6 +89,7 @@ class Fit:
     reached: Mapping[str, float] = field(default_factory=dict)
     why: str = ""
     digest: str | None = None
+    own: OwnValue | None = None
 
     def __repr__(self) -> str:
         return f"Fit({self._name}, {self.noise}, unit error {self.unit_error:.6g}, gap {self.gap:.2g})"
@@ -155,7 +179,35 @@ class Fit:
     @property
     def certified(self) -> bool:
         """Whether the strategy is proven optimal to the requested gap."""
-        return self.status == "exact" or (self.noise == "gaussian" and self.gap <= self.requested_gap)
+        proven = self.certificate.objective_gap if self.own is None else self.own.gap
+        return self.status == "exact" or (self.noise == "gaussian" and proven <= self.requested_gap)
+
+    @property
+    def objective(self) -> str:
+        """What the strategy was made for: total, largest, targets or own."""
+        return self.certificate.objective
+
+    @property
+    def objective_value(self) -> float:
+        """What the strategy reaches of its objective, at sensitivity 1.
+
+        The unit error; the largest variance, or mean variance of a group, times squared weights; the largest variance
+        over squared targets; the user's own function of the variances (of a bundle, which cannot know it: the sum of
+        variances weighted by its derivatives).
+        """
+        value = self.certificate.objective_value if self.own is None else self.own.value
+        assert value is not None
+        return value
+
+    @property
+    def objective_bound(self) -> float | None:
+        """What no strategy is below; None where nothing is proven."""
+        return self.certificate.objective_bound if self.own is None else self.own.bound
+
+    @property
+    def worst_variance(self) -> float | None:
+        """The largest variance of a query as written, at sensitivity 1; None where queries are too many to look at."""
+        return self.certificate.worst_variance
 
     @property
     def discloses(self) -> list[str]:
@@ -181,23 +233,55 @@ class Fit:
         """Return the root mean squared error of an answer of a release."""
         return plan(self, epsilon=epsilon, delta=delta, rho=rho).rmse
 
-    def epsilon_for(self, *, rmse: float, delta: float | None = None) -> float:
-        """Return the epsilon at which a release has the wanted root mean squared error of an answer.
+    def epsilon_for(
+        self,
+        *,
+        rmse: float | None = None,
+        stddev: Targets | None = None,
+        largest: float | None = None,
+        delta: float | None = None,
+    ) -> float:
+        """Return the smallest epsilon at which a release is good enough.
 
         Args:
-            rmse: the error wanted.
+            rmse: the root mean squared error of an answer that is wanted, or
+            stddev: the standard deviation that every query may have (one for all, or one each; NaN asks for none), or
+            largest: the largest standard deviation of any query.
             delta: for Gaussian noise, the probability that epsilon is exceeded.
+
+        Guarantees:
+            A release at this epsilon has it, as `per_query_stddev` and `plan` tell.
         """
-        if not (rmse > 0 and math.isfinite(rmse)):
-            raise fail("fit.epsilon_for", f"rmse={rmse}", "must be a positive number", "Use for example 5.0.")
+        wanted, reached = self._measure(rmse=rmse, stddev=stddev, largest=largest)
         if (delta is None) != (self.noise != "gaussian"):
             advice = "Give delta for Gaussian noise, and none for pure epsilon."
             raise fail("fit.epsilon_for", f"delta={delta}", f"does not go with {self.noise} noise", advice)
         if self.unit_error == 0:
-            raise fail("fit.epsilon_for", f"rmse={rmse}", "the answers are public and have no error", "Publish them.")
+            problem = "the answers are public and have no error"
+            raise fail("fit.epsilon_for", f"an error of {wanted:g}", problem, "Publish them.")
         if delta is None:
-            return loss_for(rmse, lambda epsilon: plan(self, epsilon=epsilon).rmse)
-        return zcdp_epsilon(loss_for(rmse, lambda rho: plan(self, rho=rho).rmse), delta)
+            return loss_for(wanted, lambda epsilon: reached({"epsilon": epsilon}))
+        return zcdp_epsilon(loss_for(wanted, lambda rho: reached({"rho": rho})), delta)
+
+    def _measure(
+        self, *, rmse: float | None, stddev: Targets | None, largest: float | None
+    ) -> tuple[float, Callable[[dict[str, float]], float]]:
+        """Return what is wanted as a number, and what a release of a given loss has of it."""
+        if sum(value is not None for value in (rmse, stddev, largest)) != 1:
+            advice = "Give exactly one of them."
+            raise fail("fit.epsilon_for", "rmse, stddev, largest", "are three ways to ask", advice)
+        if stddev is not None:
+            workload, policy = self.problem.workload, self.problem.policy
+            allowed = goal(workload, policy, targets=stddev).targets
+            assert allowed is not None
+            asked = np.flatnonzero(~np.isnan(allowed))
+            return 1.0, lambda loss: float((self.per_query_stddev(**loss)[asked] / allowed[asked]).max())
+        wanted, name = (rmse, "rmse") if rmse is not None else (largest, "largest")
+        if wanted is None or not (wanted > 0 and math.isfinite(wanted)):
+            raise fail("fit.epsilon_for", f"{name}={wanted}", "must be a positive number", "Use for example 5.0.")
+        if rmse is not None:
+            return float(wanted), lambda loss: plan(self, **loss).rmse
+        return float(wanted), lambda loss: float(self.per_query_stddev(**loss).max())
 
     def per_query_stddev(
         self,
@@ -241,6 +325,10 @@ class Fit:
             "seed": self.seed,
             "status": self.status,
             "discloses": self.discloses,
+            "objective": self.objective,
+            "objective_value": self.objective_value,
+            "objective_bound": self.objective_bound,
+            "worst_variance": self.worst_variance,
         }
 
     def _claims(self) -> dict[str, Any]:
@@ -249,6 +337,8 @@ class Fit:
         return {
             "versions": {"hdmm_bf": __version__, "numpy": np.__version__},
             **{key: value for key, value in self.summary().items() if key not in ("workload", "policy")},
+            "objective_value": self.certificate.objective_value,
+            "objective_bound": self.certificate.objective_bound,
             "requested_gap": self.requested_gap,
             "options": dict(self.options),
             "reached": dict(self.reached),

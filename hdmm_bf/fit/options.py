@@ -144,7 +144,7 @@ def final_status(status: Status, certificate: Certificate, wanted: float) -> Sta
     """
     if certificate.unit_error == 0:
         return "exact"
-    return "finished" if status == "converged" and not certificate.gap <= wanted else status
+    return "finished" if status == "converged" and not certificate.objective_gap <= wanted else status
 
 
 def check_path(problem: Problem, options: FitOptions, product: ProductProblem | None) -> None:

@@ -21,6 +21,7 @@ from hdmm_bf.fit.options import DEFAULT_GAP, PRODUCT_FAMILIES, FitOptions, check
 from hdmm_bf.fit.structured import fit_structured, structured_bound
 from hdmm_bf.parallel.devices import Mesh, as_mesh
 from hdmm_bf.problem import inputs
+from hdmm_bf.problem.goal import Function, Groups, Targets
 from hdmm_bf.problem.product import ProductProblem, as_product
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies import Callback, TracePoint, limits, search
@@ -34,6 +35,9 @@ def fit(
     noise: Noise | Literal["auto"] = "gaussian",
     epsilon: float | None = None,
     delta: float | None = None,
+    objective: str | Function = "total",
+    targets: Targets | None = None,
+    groups: Groups | None = None,
     gap: float = DEFAULT_GAP,
     max_seconds: float | None = None,
     max_steps: int | None = None,
@@ -56,6 +60,15 @@ def fit(
             one with the least error at `epsilon` and `delta`.
         epsilon: for "auto", the budget that is to be served.
         delta: for "auto", the probability that epsilon is exceeded; without one only pure epsilon is considered.
+        objective: what is to be small: "total", the sum of the variances (times squared weights); "largest", the largest
+            of them; "targets"; or an increasing function of the vector of variances at sensitivity 1, in JAX. Optimal
+            with proof for Gaussian noise; a function of one's own where it is convex in the variances or in their
+            logarithms, which is found out by trying.
+        targets: standard deviations that the queries should have, one for all, one each (NaN asks for none), or one a
+            group: the budget at which all are met is made as small as can be. Only their proportions count here;
+            `fit.epsilon_for(stddev=targets)` tells the budget.
+        groups: the group of every query: with "largest", the worst group's mean variance is to be small; with
+            targets={group: target}, names of the groups.
         gap: stop when the error is proven to be within this share of the best possible.
         max_seconds: time limit of the fit, certificate included; the best strategy by then is returned. Floors that do
             not fit are left out. Where the certificate alone takes longer, the search gets half of the limit. By
@@ -90,7 +103,7 @@ def fit(
         Laplace fits are never worse than any of the paper's and the classical mechanisms in `reached`.
     """
     started = limits.now()
-    problem = inputs.problem(workload, policy)
+    problem = inputs.problem(workload, policy, objective=objective, targets=targets, groups=groups)
     if noise == "auto":
         if family is not None or start is not None or devices is not None or mesh is not None or workers is not None:
             problem_seen = "family, start, workers and devices are of one noise"

@@ -63,6 +63,19 @@ class Kronecker(Matrix):
         answers = rest._quadratic(inner.reshape(k, k, -1)).reshape(-1, first.shape[0], depth)
         return answers.transpose(1, 0, 2).reshape(-1, depth)
 
+    def _weighted_gram(self, weights: Float64[np.ndarray, "m b"]) -> Float64[np.ndarray, "n n b"]:
+        """`_quadratic` backwards: the other factors take their rows in, and what is left is a batch for the first."""
+        first, *others = self.factors
+        if not others:
+            return first._weighted_gram(weights)
+        rest, (m, n), depth = Kronecker(tuple(others)), first.shape, weights.shape[1]
+        k = rest.shape[1]
+        fits("matrix.weighted_gram", f"{self}", m * k * k * depth * 8, advice="Use fewer queries.")
+        by_rest = weights.reshape(m, -1, depth).transpose(1, 0, 2).reshape(-1, m * depth)
+        inner = rest._weighted_gram(by_rest).reshape(k, k, m, depth).transpose(2, 0, 1, 3)
+        outer = first._weighted_gram(inner.reshape(m, -1)).reshape(n, n, k, k, depth)
+        return outer.transpose(0, 2, 1, 3, 4).reshape(n * k, n * k, depth)
+
     def _sparse(self) -> SparseMatrix:
         return reduce(lambda a, b: sp.kron(a, b, format="csr"), [f.sparse() for f in self.factors])
 
@@ -107,6 +120,11 @@ class Stack(Matrix):
     def _quadratic(self, C: Float64[np.ndarray, "n n b"]) -> Float64[np.ndarray, "m b"]:
         return np.concatenate([b._quadratic(C) for b in self.blocks])
 
+    def _weighted_gram(self, weights: Float64[np.ndarray, "m b"]) -> Float64[np.ndarray, "n n b"]:
+        parts = np.split(weights, np.cumsum([b.shape[0] for b in self.blocks])[:-1])
+        first, *rest = (b._weighted_gram(part) for b, part in zip(self.blocks, parts, strict=True))
+        return sum(rest, start=first)
+
     def _sparse(self) -> SparseMatrix:
         return sp.vstack([b._sparse() for b in self.blocks], format="csr")
 
@@ -148,6 +166,9 @@ class Weighted(Matrix):
     def _quadratic(self, C: Float64[np.ndarray, "n n b"]) -> Float64[np.ndarray, "m b"]:
         variances = self.inner._quadratic(C)
         return np.asarray(self._column(variances) ** 2 * variances)
+
+    def _weighted_gram(self, weights: Float64[np.ndarray, "m b"]) -> Float64[np.ndarray, "n n b"]:
+        return self.inner._weighted_gram(self._column(weights) ** 2 * weights)
 
     def _sparse(self) -> SparseMatrix:
         rows = np.broadcast_to(self.weights, self.shape[0])

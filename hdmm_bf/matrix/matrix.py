@@ -85,6 +85,21 @@ class Matrix(ABC):
             found.append(np.einsum("qnb,qn->qb", carried, rows))
         return np.concatenate(found)
 
+    def weighted_gram(self, weights: RealVector) -> SquareMatrix:
+        """Return `M^T diag(weights) M`, weights of any sign, one per row; the adjoint of `quadratic`."""
+        m, n = self.shape
+        if weights.shape != (m,):
+            advice = "Give one weight for each row."
+            raise fail("matrix.weighted_gram", f"{weights.size} weights", f"there are {m} rows", advice)
+        fits("matrix.weighted_gram", f"{self}", n * n * _BYTES, advice="Use a smaller or a structured domain.")
+        return self._weighted_gram(weights[:, None])[:, :, 0]
+
+    def _weighted_gram(self, weights: Float64[np.ndarray, "m b"]) -> Float64[np.ndarray, "n n b"]:
+        """Gram matrices for a batch of weights, from the rows; kinds with a closed form have their own."""
+        S = sp.csr_array(self.sparse())
+        grams = [(S.T @ (sp.diags_array(column) @ S)).toarray() for column in weights.T]
+        return np.stack(grams, axis=2).astype(np.float64)
+
     @abstractmethod
     def _sparse(self) -> SparseMatrix:
         """Return the matrix in CSR form, whatever its size."""
@@ -152,6 +167,14 @@ class Dense(Matrix):
         """Return the array itself."""
         return self.array
 
+    def _quadratic(self, C: Float64[np.ndarray, "n n b"]) -> Float64[np.ndarray, "m b"]:
+        if C.shape[2] > 1:
+            return super()._quadratic(C)
+        return np.asarray(np.einsum("qn,qn->q", self.array @ C[:, :, 0], self.array)[:, None])
+
+    def _weighted_gram(self, weights: Float64[np.ndarray, "m b"]) -> Float64[np.ndarray, "n n b"]:
+        return np.stack([self.array.T @ (column[:, None] * self.array) for column in weights.T], axis=2)
+
     def _sparse(self) -> SparseMatrix:
         return sp.csr_array(self.array)
 
@@ -213,6 +236,11 @@ class Identity(Matrix):
     def _quadratic(self, C: Float64[np.ndarray, "n n b"]) -> Float64[np.ndarray, "n b"]:
         return np.asarray(np.einsum("iib->ib", C).copy())
 
+    def _weighted_gram(self, weights: Float64[np.ndarray, "n b"]) -> Float64[np.ndarray, "n n b"]:
+        gram = np.zeros((self.n, self.n, weights.shape[1]))
+        gram[np.diag_indices(self.n)] = weights
+        return gram
+
     def _sparse(self) -> SparseMatrix:
         return sp.eye_array(self.n, format="csr")
 
@@ -245,6 +273,9 @@ class Ones(Matrix):
 
     def _quadratic(self, C: Float64[np.ndarray, "n n b"]) -> Float64[np.ndarray, "1 b"]:
         return np.asarray(C.sum(axis=(0, 1))[None])
+
+    def _weighted_gram(self, weights: Float64[np.ndarray, "1 b"]) -> Float64[np.ndarray, "n n b"]:
+        return np.broadcast_to(weights, (self.n, self.n, weights.shape[1])).copy()
 
     def _sparse(self) -> SparseMatrix:
         return sp.csr_array(np.ones((1, self.n)))

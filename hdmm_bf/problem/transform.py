@@ -26,6 +26,7 @@ from hdmm_bf._linalg import solve_sparse_spd
 from hdmm_bf._types import AnyArray, Columns, IndexArray, Number, RealMatrix, SparseMatrix, SquareMatrix
 from hdmm_bf.matrix import Dense, Incidence, Matrix, Sparse, Stack, Weighted
 from hdmm_bf.policy import BOTTOM, Policy, breadth_first
+from hdmm_bf.problem.goal import TOTAL, Goal
 from hdmm_bf.workload import Workload
 
 _SMALLEST_SQUARE, _LARGEST_SQUARE = 1e-200, 1e200
@@ -129,7 +130,7 @@ def ground(policy: Policy) -> Grounding:
 @final
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A workload under a policy, in grounded coordinates: what bounds and strategies work on.
+    """A workload under a policy, in grounded coordinates, with what is to be small: what a search works on.
 
     `gram`, `W_D` and `W_G` are of the queries times their weights, which a search minimises the error of; `answer` and
     `constants` are of the queries as written.
@@ -141,6 +142,7 @@ class Problem:
 
     workload: Workload
     policy: Policy
+    goal: Goal = TOTAL
 
     def __post_init__(self) -> None:
         if self.workload.num_cells != self.policy.num_cells:

@@ -46,7 +46,13 @@ class Prefix(Matrix):
         return np.cumsum(vector[::-1], axis=0)[::-1]
 
     def _quadratic(self, C: Float64[np.ndarray, "n n b"]) -> Float64[np.ndarray, "n b"]:
-        return np.asarray(np.einsum("iib->ib", np.cumsum(np.cumsum(C, axis=0), axis=1)).copy())
+        sums = np.cumsum(np.cumsum(np.moveaxis(C, 2, 0), axis=1), axis=2)
+        return np.asarray(np.einsum("bii->ib", sums).copy())
+
+    def _weighted_gram(self, weights: Float64[np.ndarray, "n b"]) -> Float64[np.ndarray, "n n b"]:
+        """Cells i and j are both in the prefixes from max(i, j) on."""
+        from_here = np.cumsum(weights[::-1], axis=0)[::-1]
+        return np.asarray(from_here[np.maximum.outer(np.arange(self.n), np.arange(self.n))])
 
     def _sparse(self) -> SparseMatrix:
         return sp.csr_array(np.tri(self.n))
@@ -105,7 +111,28 @@ class AllRange(Matrix):
         return low, low + index - (low * n - low * (low - 1) // 2)
 
     def _quadratic(self, C: Float64[np.ndarray, "n n b"]) -> Float64[np.ndarray, "m b"]:
-        return self._as_boxes()._quadratic(C)
+        """With S_ij the sum of C over cells below i and below j: S_hh + S_ll - S_lh - S_hl at a range's ends."""
+        S = np.zeros((C.shape[2], self.n + 1, self.n + 1))
+        S[:, 1:, 1:] = np.moveaxis(C, 2, 0)
+        np.cumsum(S, axis=1, out=S)
+        np.cumsum(S, axis=2, out=S)
+        diagonal = np.einsum("bii->bi", S)
+        sums = diagonal[:, None, 1:] + diagonal[:, :-1, None] - S[:, :-1, 1:] - S[:, 1:, :-1].transpose(0, 2, 1)
+        return np.asarray(sums[:, self._contained].T)
+
+    def _weighted_gram(self, weights: Float64[np.ndarray, "m b"]) -> Float64[np.ndarray, "n n b"]:
+        """Cells i <= j are both in the ranges that start at i or before and end at j or after."""
+        around = np.zeros((weights.shape[1], self.n, self.n))
+        around[:, self._contained] = weights.T
+        np.cumsum(around, axis=1, out=around)
+        from_far = around[:, :, ::-1]
+        np.cumsum(from_far, axis=2, out=from_far)
+        return np.moveaxis(np.where(self._contained, around, around.transpose(0, 2, 1)), 0, 2)
+
+    @property
+    def _contained(self) -> np.ndarray:
+        """Where the lower end is not above the upper one, in the order of the rows."""
+        return np.tri(self.n, dtype=bool).T
 
     def _sparse(self) -> SparseMatrix:
         return self._as_boxes()._sparse()
@@ -193,6 +220,10 @@ class Boxes(Matrix):
     def _quadratic(self, C: Float64[np.ndarray, "n n b"]) -> Float64[np.ndarray, "m b"]:
         """Each box sums C over box x box: look-ups in the summed-area table of C."""
         return self._doubled()._mv(C.reshape(-1, C.shape[2]))
+
+    def _weighted_gram(self, weights: Float64[np.ndarray, "m b"]) -> Float64[np.ndarray, "n n b"]:
+        n = self.shape[1]
+        return self._doubled()._rmv(weights).reshape(n, n, -1)
 
     def _doubled(self) -> Boxes:
         return Boxes(self.sizes * 2, np.tile(self.low, 2), np.tile(self.high, 2))

@@ -50,6 +50,8 @@ def test_implicit_matrices_do_what_their_dense_form_does(kind):
     right, left = RNG.normal(size=(n, 2)), RNG.normal(size=(m, 2))
     C = np.cov(RNG.normal(size=(n, 2 * n)))
     np.testing.assert_allclose(implicit.quadratic(np.atleast_2d(C)), np.diag(dense @ C @ dense.T), atol=1e-12)
+    weights = np.linspace(-1, 2, len(dense))
+    np.testing.assert_allclose(implicit.weighted_gram(weights), dense.T @ (weights[:, None] * dense), atol=1e-12)
     np.testing.assert_allclose(implicit.dense(), dense, atol=1e-14)
     np.testing.assert_allclose(implicit.sparse().toarray(), dense, atol=1e-14)
     np.testing.assert_allclose(implicit.gram(), dense.T @ dense, atol=1e-12)

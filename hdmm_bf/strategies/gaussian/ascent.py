@@ -10,7 +10,7 @@ when it points downhill. A family may offer to round its member: see `dense`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar, final
 
@@ -54,10 +54,27 @@ class Point(Generic[Candidate]):
 
 
 class Momentum:
-    """Nesterov's method on log mu, with the step length from the last secant and restarts."""
+    """Nesterov's method on logarithms of weights, with the step length from the last secant and restarts.
 
-    def __init__(self, log_weights: RealVector) -> None:
-        self.reset(log_weights, power=2.0)
+    Weights come in blocks, each with sum 1: the edges alone, or the queries and the edges. With two blocks the map
+    w <- w excess^power is safe for power 1 and may cycle for 2 (`least`); `trust` is how much of the length that the
+    secant suggests is taken. Weights that are too small and far from the
+    average would take long to come back: they are raised by a larger power, up to ten times (`raising`). No weight is
+    less than `lightest` times the largest of its block.
+    """
+
+    def __init__(
+        self,
+        log_weights: RealVector,
+        *,
+        blocks: Sequence[slice] = (slice(None),),
+        lightest: Sequence[float] = (0.0,),
+        least: float = 1.5,
+        trust: float = 0.7,
+        raising: bool = False,
+    ) -> None:
+        self.blocks, self.lightest, self.least, self.trust, self.raising = blocks, lightest, least, trust, raising
+        self.reset(log_weights, power=max(least, 2.0 if len(blocks) == 1 else 1.5))
 
     def reset(self, log_weights: RealVector, *, power: float) -> None:
         """Start again from a point without momentum."""
@@ -65,30 +82,39 @@ class Momentum:
         self.last: tuple[RealVector, RealVector] | None = None
 
     def weights(self) -> RealVector:
-        """Return mu at the current point."""
-        self.at = np.maximum(self.at - self.at.max(), LIGHTEST)
-        mu = np.exp(self.at)
-        return np.asarray(mu / mu.sum())
+        """Return the weights at the current point."""
+        logs = [np.maximum(self.at[block] - self.at[block].max(), LIGHTEST) for block in self.blocks]
+        self.at = np.concatenate(logs)
+        weights = [np.maximum(np.exp(log), least) for log, least in zip(logs, self.lightest, strict=True)]
+        return np.concatenate([part / part.sum() for part in weights])
 
-    def advance(self, mu: RealVector, excess: RealVector) -> None:
+    def advance(self, weights: RealVector, excess: RealVector) -> None:
         """Step along log(d / f), which is the gradient of log f in the metric of the weights."""
         slope = np.log(np.maximum(excess, 1e-12))
-        share = mu * excess  # sums to one, because sum mu d = f
+        share = weights * excess  # sums to one in every block, because sum mu d = f
         if self.last is not None:
             self._adapt(share, self.at - self.last[0], slope - self.last[1])
         self.last = (self.at, slope)
-        step = self.at + self.power * slope
-        if self.age and (share - mu) @ (step - self.stepped) < 0:
+        step = self.at + (self.power * self._raised(weights, slope) if self.raising else self.power * slope)
+        if self.age and (share - weights) @ (step - self.stepped) < 0:
             self.age = 0
         self.at = step + self.age / (self.age + 3.0) * (step - self.stepped)
         self.stepped, self.age = step, self.age + 1
 
+    def _raised(self, weights: RealVector, slope: RealVector) -> RealVector:
+        sizes = np.concatenate([np.full(weights[block].size, weights[block].size) for block in self.blocks])
+        factor = np.clip((sizes * weights) ** -0.25, 1.0, 10.0)
+        return np.where(slope > 0, factor * slope, slope)
+
     def _adapt(self, share: RealVector, moved: RealVector, turned: RealVector) -> None:
-        weighed = share * turned  # covariances under the shares, in few passes over the edges
-        mean = weighed.sum()
-        bend, size = mean * (share @ moved) - weighed @ moved, weighed @ turned - mean * mean
+        bend = size = 0.0
+        for block in self.blocks:
+            weighed = share[block] * turned[block]  # covariances under the shares, in few passes over the weights
+            mean = weighed.sum()
+            bend += mean * (share[block] @ moved[block]) - weighed @ moved[block]
+            size += weighed @ turned[block] - mean * mean
         if bend > 0 and size > 0:
-            self.power = max(1.5, min(2 * self.power, 0.7 * bend / size))
+            self.power = max(self.least, min(2 * self.power, self.trust * bend / size))
 
 
 def ascent(
