@@ -2,20 +2,20 @@
 
 `NAME.bf/` holds `manifest.json` (what it is, and the sha256 of every other file), the strategy (`strategy.npz`,
 `blocks.npz` for one by factors, `tree.npz` for a tree norm), `policy.npz`, `workload.npz` (unless a spec string says it
-all) and `certificate.json`. Nothing is pickled. A bundle is written beside its place and then renamed, so a killed
+all), `objective.npz` (targets and groups, unless the total was searched) and `certificate.json`. Nothing is pickled. A bundle is written beside its place and then renamed, so a killed
 process leaves the old one or none. What differs between kinds of strategy is how arrays are encoded and decoded.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from hdmm_bf.bundle import matrices, products
-from hdmm_bf.bundle.checks import BLOCKS
-from hdmm_bf.bundle.files import check_place, json_bytes, parse_json, read_folder, write_folder
+from hdmm_bf.bundle.checks import BLOCKS, OBJECTIVE, blaming, goal_record, stored_goal, stored_queries
+from hdmm_bf.bundle.files import check_place, json_bytes, load_npz, npz, parse_json, read_folder, write_folder
 from hdmm_bf.domain import Domain
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, Strategy, TreeNorm
@@ -77,7 +77,10 @@ def write(
         "sensitivity_exact": certificate["sensitivity_exact"],
         "bits": certificate["bits"],
     }
-    write_folder(target, record, {**encoded.files, "certificate.json": json_bytes(certificate)})
+    files = {**encoded.files, "certificate.json": json_bytes(certificate)}
+    if problem.goal.kind != "total":
+        files[OBJECTIVE] = npz(**goal_record(problem.goal, (proof or {}).get("queries")))
+    write_folder(target, record, files)
     return target
 
 
@@ -92,6 +95,13 @@ def read(path: str | Path, *, expect: str | None = None) -> Contents:
     manifest, files, digest = read_folder(path, expect=expect)
     decode = products.decode if BLOCKS in files else matrices.decode
     problem, strategy, proof = decode(folder, manifest, files)
+    if OBJECTIVE in files:
+        with blaming(folder, OBJECTIVE):
+            arrays = load_npz(folder, OBJECTIVE, files)
+            goal = stored_goal(manifest["objective"], arrays, problem.workload, problem.policy)
+            problem = replace(problem, goal=goal)
+            queries = stored_queries(arrays)
+            proof = proof if proof is None or queries is None else {**proof, "queries": queries}
     certificate = parse_json(folder, "certificate.json", files["certificate.json"])
     return Contents(problem, strategy, proof, certificate, manifest, digest)
 

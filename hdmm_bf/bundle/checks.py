@@ -26,6 +26,8 @@ from hdmm_bf._types import AnyArray, EdgeArray, Effort, Noise
 from hdmm_bf.domain import Domain
 from hdmm_bf.policy import Policy
 from hdmm_bf.policy import naming as policy_naming
+from hdmm_bf.problem.goal import Goal, Kind
+from hdmm_bf.problem.goal import goal as goal_of
 from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, MatrixStrategy, TreeNorm
 from hdmm_bf.strategies.search import SENTENCES
 from hdmm_bf.workload import Workload
@@ -37,6 +39,7 @@ STRATEGY = "strategy.npz"
 BLOCKS = "blocks.npz"
 TREE = "tree.npz"
 WORKLOAD = "workload.npz"
+OBJECTIVE = "objective.npz"
 WEIGHTS = "weights"
 
 MOST_BITS = 255
@@ -100,7 +103,10 @@ def check_manifest(manifest: dict[str, Any]) -> None:
         _want(_is_text(manifest[key]["spec"]), key, "must be called by printable text", manifest)
     files = manifest.get("files")
     held = next((name for name in (BLOCKS, TREE) if isinstance(files, dict) and name in files), STRATEGY)
+    objective = manifest.get("objective", "total")
+    _want(objective in get_args(Kind), "objective", f"must be one of {', '.join(get_args(Kind))}", manifest)
     wanted = OTHER_FILES | {held} | ({WORKLOAD} if manifest["workload"]["file"] else set())
+    wanted |= set() if objective == "total" else {OBJECTIVE}
     _want(isinstance(files, dict) and set(files) == wanted, "files", f"must be {', '.join(sorted(wanted))}", manifest)
 
 
@@ -316,6 +322,34 @@ def reweighted(workload: Workload, weights: AnyArray | None) -> Workload:
         return workload
     _typed(WEIGHTS, weights, "f", 1)
     return replace(workloads.weighted(workload, weights), spec=workload.spec)
+
+
+def goal_record(goal: Goal, queries: AnyArray | None) -> dict[str, AnyArray]:
+    """Return the arrays of a goal other than the total, with the weights of queries that prove its bound."""
+    arrays = {"targets": goal.targets, "groups": goal.groups, "queries": queries}
+    return {name: array for name, array in arrays.items() if array is not None}
+
+
+def stored_goal(kind: Kind, arrays: dict[str, AnyArray], workload: Workload, policy: Policy) -> Goal:
+    """Return the goal that a file describes, checked as if it were asked for, without the weights of queries."""
+    known = {"targets": {"targets"}, "largest": {"groups"} & set(arrays), "own": set()}[kind]
+    _exactly({name: array for name, array in arrays.items() if name != "queries"}, known)
+    if kind == "own":
+        return Goal("own")
+    if kind == "largest":
+        if "groups" in arrays:
+            _typed("groups", arrays["groups"], "i", 1)
+        return goal_of(workload, policy, objective="largest", groups=arrays.get("groups"))
+    _typed("targets", arrays["targets"], "f", 1)
+    return goal_of(workload, policy, targets=arrays["targets"])
+
+
+def stored_queries(arrays: dict[str, AnyArray]) -> AnyArray | None:
+    """Return the weights of queries that a file holds."""
+    queries = arrays.get("queries")
+    if queries is not None:
+        _typed("queries", queries, "f", 1)
+    return queries
 
 
 def described(spec: str, what: str) -> str:

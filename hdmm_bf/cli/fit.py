@@ -38,6 +38,10 @@ _MATRIX_NOISE = click.option(
 )
 _EPSILON = click.option("--epsilon", type=float, metavar="E", help="Tell the error at this budget; auto: serve it.")
 _DELTA = click.option("--delta", type=float, metavar="D", help="With it, for Gaussian noise.")
+_OBJECTIVE = click.option(
+    "--objective", type=Choice(["total", "largest", "targets"]), metavar="O", help="total [default], largest, targets."
+)
+_TARGETS = click.option("--targets", metavar="FILE", help="Standard deviations, one a query; or one number for all.")
 _SEED = click.option("--seed", default=0, show_default=True, help="For random numbers.")
 _STEPS = click.option("--max-steps", type=int, metavar="K", help="Stop after K steps, the same on every run.")
 _WORKERS = click.option("--workers", type=int, metavar="N", help="Laplace: processes [default: one per core].")
@@ -110,6 +114,8 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 @_NOISE
 @click.option("--out", "-o", metavar="B", help="Write the bundle B, a folder.")
 @click.option("--family", metavar="F", help="Search one family alone, such as vertex.")
+@_OBJECTIVE
+@_TARGETS
 @_SEED
 @_SECONDS
 @_effort
@@ -147,6 +153,7 @@ def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any)
                 family=asked.family,
                 callback=show,
                 devices=devices,
+                **asked.goal,
                 **asked.search,
             )
             budget = dict(asked.budget) if made.noise == "gaussian" else {"epsilon": asked.budget.get("epsilon")}
@@ -329,6 +336,24 @@ def _bounds(record: dict[str, Any]) -> list[tuple[str, str]]:
     return [("lower bound", number(record["lower_bound"])), ("SVD bound", number(record["svd_bound"]))]
 
 
+_GOALS = {
+    "largest": "largest variance",
+    "targets": "variance over squared target, largest",
+    "own": "objective",
+}
+
+
+def _objective(made: Any) -> list[tuple[str, str]]:
+    """Say what was reached of an objective other than the total."""
+    if made.objective == "total":
+        return []
+    bound, value = made.objective_bound, made.objective_value
+    proven = "no bound is proven" if not bound else f"proven within {percent(value / bound - 1)} of the best possible"
+    if bound and made.noise != "gaussian":
+        proven = f"{value / bound:.4f} times the proven bound"
+    return [("objective", f"{number(value)}   {_GOALS[made.objective]}; {proven}")]
+
+
 def describe(made: Any) -> str:
     """Say what a fit reached, for people."""
     from hdmm_bf import policy as policies
@@ -343,7 +368,10 @@ def describe(made: Any) -> str:
         proven = f"proven within {percent(record['gap'])} of the best possible"
     else:
         proven = f"{record['ratio_to_lower']:.4f} times the proven bound, by {record['family']}"
+    if record["objective"] != "total":
+        proven = "the total over all queries, which was not what was made small"
     rows = [
+        *_objective(made),
         ("unit error", f"{number(record['unit_error'])}   {proven}"),
         *_bounds(record),
         (

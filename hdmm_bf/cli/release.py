@@ -153,7 +153,7 @@ def _tell(record: dict[str, Any], settled: Any, as_json: bool, last: list[str]) 
     rows = [
         ("privacy", settled.promise),
         ("noise", _noise(settled)),
-        ("rmse", f"{number(settled.rmse)} expected of an answer"),
+        ("rmse", f"{number(settled.rmse)} expected of an answer{_worst(settled)}"),
         ("hidden", record["hides"]),
         ("public", "; ".join(record["discloses"]) or "nothing"),
     ]
@@ -161,6 +161,11 @@ def _tell(record: dict[str, Any], settled: Any, as_json: bool, last: list[str]) 
     click.echo(facts(rows))
     for line in last:
         click.echo(plain(line))
+
+
+def _worst(settled: Any) -> str:
+    worst = settled.worst_stddev
+    return "" if worst is None else f"; the worst has a standard deviation of {number(worst)}"
 
 
 def _noise(settled: Any) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _BUDGET = ("epsilon", "delta", "rho")
 _OPTIONS = ("noise", "gap", "family", "seed", "max_seconds", "max_steps", "workers", "effort", "out")
+_GOAL = ("objective", "targets")
 
 
 def problem_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,10 +40,12 @@ def requested(context: click.Context) -> Request:
     file = asked["problem"] if asked["file"] is None else asked["file"]
     budget = {name: asked[name] for name in _BUDGET if asked.get(name) is not None}
     if file is not None:
-        given = {name: asked[name] for name in ("workload", "policy", *_OPTIONS) if _is_given(context, name)}
+        known = ("workload", "policy", *_OPTIONS, *_GOAL)
+        given = {name: asked[name] for name in known if _is_given(context, name)}
         return problem_file.read(file, **given, **({"budget": budget} if budget else {}))
     options = {name: asked[name] for name in _OPTIONS if name in asked}
     workload, policy = inputs.as_workload(asked["workload"]), inputs.as_policy(asked["policy"])
+    options |= problem_file.goal_options(workload, {name: asked[name] for name in _GOAL if asked.get(name)})
     made = problem_file.Request(workload=workload, policy=policy, budget=budget, **options)
     if budget and "noise" in asked:
         problem_file.check_budget(made.noise, budget)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
-from hdmm_bf._types import Noise
+import numpy as np
+
+from hdmm_bf._checks import InputError, fail
+from hdmm_bf._types import BOUND_ROUNDING, Noise
 from hdmm_bf.bounds.products import ProductBounds, product_bound
 from hdmm_bf.certificate import Certificate, certify
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.options import FitOptions, final_status
+from hdmm_bf.fit.tables import check_tables, weighted_tables
 from hdmm_bf.problem.product import product_view
 from hdmm_bf.problem.transform import Problem
+from hdmm_bf.release.reconstruction import recovery
 from hdmm_bf.strategies import Status, limits
 from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, Strategy, TreeNorm
+
+
+MOST_LISTED = 2**22
+"""Queries of a strategy by factors up to which each is looked at."""
 
 
 @singledispatch
@@ -35,7 +45,44 @@ def _(_: ProductStrategy, problem: Problem, proof: dict[str, Any] | None) -> Pro
 
 def certificate(strategy: Strategy, problem: Problem, *, noise: Noise, proof: dict[str, Any] | None) -> Certificate:
     """Return the certificate of a strategy, with the bounds that its proof gives."""
-    return certify(strategy, problem, noise=noise, proof=proof, bounds=factor_bounds(strategy, problem, proof))
+    bounds = factor_bounds(strategy, problem, proof)
+    return with_queries(strategy, problem, certify(strategy, problem, noise=noise, proof=proof, bounds=bounds), proof)
+
+
+@singledispatch
+def with_queries(
+    strategy: Any, problem: Problem, derived: Certificate, proof: dict[str, Any] | None
+) -> Certificate:
+    """Add what is known of single queries, where the certificate has no code for it."""
+    return derived
+
+
+@with_queries.register
+def _(strategy: ProductStrategy, problem: Problem, derived: Certificate, proof: dict[str, Any] | None) -> Certificate:
+    """From the variances of all answers, as a release computes them, if they can be listed."""
+    goal, m = problem.goal, problem.workload.num_queries
+    if m > MOST_LISTED and goal.kind != "total":
+        advice = "Use the total, or fewer queries."
+        raise fail("fit", f"objective {goal.kind!r}", f"cannot look at each of {m} queries", advice)
+    if m > MOST_LISTED:
+        return derived
+    try:
+        v = derived.sensitivity**2 * recovery(strategy, problem).unit_variances()
+    except InputError:
+        if goal.kind != "total":
+            raise
+        return derived  # standard deviations are not for these queries
+    derived = replace(derived, worst_variance=float(v.max(initial=0.0)))
+    if goal.kind == "total":
+        return derived
+    value, bound = float((goal.scales(problem.workload) * v).max()), None
+    if proof is not None and "tables" in proof:
+        lam = np.asarray(proof["tables"], dtype=np.float64)
+        check_tables(lam, problem)
+        bound = product_bound(product_view(weighted_tables(problem, lam / lam.sum())), proof).lower
+    if bound is not None and not value >= bound * (1 - BOUND_ROUNDING):
+        raise fail("certificate", f"objective {value}", f"is below the bound {bound}", "Report this as a bug.")
+    return replace(derived, objective=goal.kind, objective_value=value, objective_bound=bound)
 
 
 def certified(

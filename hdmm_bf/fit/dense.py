@@ -61,21 +61,20 @@ def fit_dense(problem: Problem, options: FitOptions) -> Fit:
         made = certified(
             problem, found.strategy, proof, options, status=found.status, reached=found.reached, why=found.why
         )
-        return made if found.own is None else _with_own(made, *found.own)
+        return made if found.own is None else with_own(made, *found.own)
 
 
-def _with_own(made: Fit, bound: float | None, shape: str) -> Fit:
+def with_own(made: Fit, bound: float | None, shape: str) -> Fit:
     """Evaluate the user's own objective at the variances of the strategy as shipped, and say what its bound hangs on."""
-    function = made.problem.goal.function
-    assert function is not None
-    v = own_goal.seen(made.certificate.sensitivity**2 * made.recovery.unit_variances())
-    own = OwnValue(own_goal.OwnFunction(function).at(v).value, bound, shape)
+    v = own_goal.seen(made.unit_variances())
+    own = OwnValue(own_goal.OwnFunction(made.problem).at(v).value, bound, shape)
     told = {
         "neither": "the objective was found to be convex neither in the variances nor in their logarithms: no bound",
         "convex": f"the objective is {own.value:.6g}, not below {own.bound}; tried on pairs of points, it is convex",
     }
     why = told.get(shape, f"the objective is {own.value:.6g}, not below {own.bound}; tried on pairs, it is {shape}")
-    status: Status = "finished" if made.status == "converged" and not own.gap <= made.requested_gap else made.status
+    proven: Status = "converged" if own.gap <= made.requested_gap else "finished"
+    status: Status = proven if made.status in ("converged", "finished") else made.status
     return replace(made, own=own, why=why, status=status)
 
 

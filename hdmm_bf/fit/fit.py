@@ -137,6 +137,11 @@ class Fit:
         """How noisy answers of the strategy become answers of the workload."""
         return recovery(self.strategy, self.problem)
 
+    def unit_variances(self) -> RealVector:
+        """Return the variance of every query as written, at sensitivity 1; for tree norms lim epsilon^2 Var / 2."""
+        square = 1.0 if self.noise == "norm" else self.certificate.sensitivity**2
+        return np.asarray(square * self.recovery.unit_variances())
+
     def reconstruction(self) -> RealMatrix:
         """Return W A^+, m x r: it turns noisy answers of the strategy into answers of the workload."""
         return self.recovery.reconstruction()

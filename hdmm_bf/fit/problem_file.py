@@ -7,6 +7,7 @@
     [workload]
     spec = "all-range"            # or file = "W.npy", or union = ["identity", "marginals:1"] with weights = [1, 2]
     [fit]                         # noise, gap, family, seed, max_seconds, max_steps, workers, out
+    [objective]                   # kind = "largest"; or stddev = 5, or a list, or targets = "targets.csv"; groups = [...]
     [release]                     # epsilon, delta, rho: the budget for which `fit` tells the expected error
 
 Weights say how much the search minds errors, and change no answer. Paths are relative to the file. Every mistake names
@@ -19,7 +20,7 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,9 +29,10 @@ from typing import Any, NamedTuple, final, get_args
 from hdmm_bf import policy as policies
 from hdmm_bf import workload as workloads
 from hdmm_bf._checks import fail, naming, nearest, utf8_text
-from hdmm_bf._types import AnyNoise, Effort, Noise
+from hdmm_bf._types import AnyNoise, Effort, Noise, RealVector
 from hdmm_bf.domain import Domain, as_domain
 from hdmm_bf.fit.options import DEFAULT_GAP, FAMILIES
+from hdmm_bf.fit.target_files import read_targets
 from hdmm_bf.policy import Policy
 from hdmm_bf.policy import files as policy_files
 from hdmm_bf.release.privacy import noise_variance
@@ -54,6 +56,7 @@ class Request:
 
     Attributes:
         out: the bundle to write, or None.
+        objective, targets, groups: what is to be small, as for `fit`.
         budget: epsilon, delta, rho as far as they are given: the privacy for which errors are told.
     """
 
@@ -68,7 +71,15 @@ class Request:
     workers: int | None = None
     effort: Effort = "normal"
     out: str | None = None
+    objective: str = "total"
+    targets: RealVector | float | Mapping[str, float] | None = None
+    groups: Sequence[str] | None = None
     budget: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def goal(self) -> dict[str, Any]:
+        """The arguments of `fit` that say what is to be small."""
+        return {"objective": self.objective, "targets": self.targets, "groups": self.groups}
 
     @property
     def search(self) -> dict[str, Any]:
@@ -116,6 +127,11 @@ def _is_table(value: object) -> bool:
     return isinstance(value, dict)
 
 
+def _is_stddev(value: object) -> bool:
+    many = list(value.values()) if isinstance(value, dict) else value
+    return _is_positive(value) or _is_list(many, _is_positive)
+
+
 _TABLE = _Kind("a table", _is_table, "")
 _POSITIVE = _Kind("a positive number", _is_positive, "0.5")
 _SPEC = _Kind("text", _is_text, '"all-range:64"')
@@ -146,6 +162,12 @@ _SCHEMA: dict[str, dict[str, _Kind]] = {
         "workers": _Kind("a whole number of at least 1", lambda v: _is_whole(v, 1), "2"),
         "effort": _Kind("quick, normal or thorough", lambda v: v in get_args(Effort), '"quick"'),
         "out": _Kind("text", _is_text, '"ranges.bf"'),
+    },
+    "objective": {
+        "kind": _Kind("total, largest or targets", lambda v: v in ("total", "largest", "targets"), '"largest"'),
+        "stddev": _Kind("a positive number, a list of them, or a table", _is_stddev, "5.0"),
+        "targets": _Kind("text", _is_text, '"targets.csv"'),
+        "groups": _LABELS._replace(example='["table", "range"]'),
     },
     "release": {
         "epsilon": _POSITIVE._replace(example="1.0"),
@@ -180,12 +202,36 @@ def from_text(text: str, file: Path, **flags: Any) -> Request:
     made_policy = policies.parse(policy, domain=domain) if policy is not None else _policy(problem, domain)
     made_workload = workloads.parse(workload, domain=domain) if workload is not None else _workload(problem, domain)
     given = flags.pop("budget", None)
+    goal = {name: flags.pop(name) for name in ("objective", "targets") if name in flags}
     options = {**_fit_options(problem, out=flags.get("out")), **flags}
+    options |= goal_options(made_workload, goal) if goal else _goal(problem, made_workload)
     budget = given or {name: float(value) for name, value in problem.tables.get("release", {}).items()}
     if budget:
         with problem.at("release"):
             check_budget(options.get("noise", "gaussian"), budget)
     return Request(workload=made_workload, policy=made_policy, budget=budget, **options)
+
+
+def goal_options(workload: Workload, given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the goal that flags ask for; targets are a number, or a file with one number for every query."""
+    options: dict[str, Any] = {}
+    if "targets" in given:
+        options = {"objective": "targets", "targets": read_targets(given["targets"], workload)}
+    return options | ({"objective": given["objective"]} if "objective" in given else {})
+
+
+def _goal(problem: _File, workload: Workload) -> dict[str, Any]:
+    table = problem.tables.get("objective", {})
+    if not table:
+        return {}
+    with problem.at("objective"):
+        if "stddev" in table and "targets" in table:
+            raise fail("objective", "stddev and targets", "are two lists of targets", "Write one of them.")
+        targets = table.get("stddev")
+        if "targets" in table:
+            targets = read_targets(str(problem.file.parent / table["targets"]), workload)
+        kind = table.get("kind", "total" if targets is None else "targets")
+        return {"objective": kind, "targets": targets, "groups": table.get("groups")}
 
 
 def check_budget(noise: AnyNoise, budget: Mapping[str, float]) -> None:

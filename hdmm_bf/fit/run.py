@@ -14,6 +14,7 @@ from hdmm_bf.bounds.dense import Bounds, is_public, svd_bound, uniform
 from hdmm_bf.fit.cells import cells_apply, fit_cells_dense
 from hdmm_bf.fit.dense import fit_dense
 from hdmm_bf.fit.fit import Fit
+from hdmm_bf.fit.goals import fit_for_goal
 from hdmm_bf.fit.memory import check_norm_size, dense_bytes, is_large, most_memory
 from hdmm_bf.fit.noises import best_noise
 from hdmm_bf.fit.norms import fit_norm
@@ -146,12 +147,19 @@ def fit(
 
 
 def _fit(problem: Problem, options: FitOptions) -> Fit:
+    product = None if options.noise == "norm" else structured(problem, options.noise, options.family)
+    check_path(problem, options, product)
     if options.noise == "norm":
-        check_path(problem, options, None)
         check_norm_size(problem)
+    if problem.goal.kind == "total" or (options.noise == "gaussian" and product is None):
+        return _fit_total(problem, options)
+    return fit_for_goal(problem, options, _fit_total, structured=product is not None)
+
+
+def _fit_total(problem: Problem, options: FitOptions) -> Fit:
+    if options.noise == "norm":
         return fit_norm(problem, options)
     product = structured(problem, options.noise, options.family)
-    check_path(problem, options, product)
     if product is None:
         return fit_dense(problem, options)
     if options.noise == "laplace" and cells_apply(product, options):

@@ -31,6 +31,7 @@ Function: TypeAlias = Callable[[RealVector], Number]
 UNASKED = 100.0
 """A query without a target may be this many times worse than the largest target; it is still answered."""
 
+_MOST_CELLS = 4096
 _PUBLIC = 1e-12
 """Squared share of a query that is left after public totals are taken out, below which it is rounding."""
 
@@ -174,11 +175,12 @@ def _check_length(workload: Workload, count: int) -> None:
 def is_public_query(workload: Workload, policy: Policy) -> np.ndarray:
     """Say of every query whether its answer follows from public totals: it is constant on every public component.
 
-    ||D^T w||^2 is computed from W alone; what is left of a query whose entries cancel is rounding.
+    ||D^T w||^2 is computed from W alone; what is left of a query whose entries cancel is rounding. On large domains no
+    query is looked at: their variance will be zero.
     """
     components = policy.components
     hidden = np.isin(components.labels, np.flatnonzero(components.ground == BOTTOM))
-    if np.all(hidden) and policy.num_edges:
+    if (np.all(hidden) and policy.num_edges) or workload.num_cells > _MOST_CELLS:
         return np.zeros(workload.num_queries, dtype=bool)
     left = workload.matrix.quadratic(_projection(components.labels, hidden))
     whole = workload.matrix.quadratic(np.eye(workload.num_cells))

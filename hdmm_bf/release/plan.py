@@ -14,7 +14,7 @@ from functools import cached_property, singledispatch
 from typing import Any, Protocol, final, runtime_checkable
 
 from hdmm_bf._checks import fail
-from hdmm_bf._types import Noise
+from hdmm_bf._types import Noise, RealVector
 from hdmm_bf.bounds.unbiased import unbiased_error
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.problem.transform import Problem
@@ -26,6 +26,9 @@ from hdmm_bf.release.tree_noise import TreeSampler
 from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, Strategy, TreeNorm
 
 _LARGEST_CONVERTED = 1e4
+
+MOST_LISTED = 2**24
+"""Queries up to which the variance of each is looked at."""
 
 
 @runtime_checkable
@@ -65,6 +68,7 @@ class Plan:
         bits: binary places of the strategy's grid.
         num_queries: how many.
         predict: from the plan to the expected total squared error, which takes seconds for tree norms.
+        variances: from the plan to the variance of every answer, or None where there are too many to list.
         unbiased_error: what the total squared error of no unbiased mechanism with the same promise is below; None where
             no such bound is known.
     """
@@ -78,6 +82,7 @@ class Plan:
     bits: int
     num_queries: int
     predict: Callable[[Plan], float] | None = field(default=None, repr=False, compare=False)
+    variances: Callable[[Plan], RealVector] | None = field(default=None, repr=False, compare=False)
     unbiased_error: float | None = None
 
     @cached_property
@@ -110,6 +115,13 @@ class Plan:
     def rmse(self) -> float:
         """Root mean squared error of an answer, with the noise that will be drawn."""
         return math.sqrt(self.expected_error / self.num_queries)
+
+    @cached_property
+    def worst_stddev(self) -> float | None:
+        """Largest standard deviation of an answer; None where there are too many answers to look at each."""
+        if self.sampler is None:
+            return 0.0
+        return None if self.variances is None else math.sqrt(float(self.variances(self).max()))
 
     @property
     def any_unbiased_rmse(self) -> float | None:
@@ -184,6 +196,7 @@ class Plan:
             "grid_bits": self.bits,
             "expected_error": self.expected_error,
             "rmse": self.rmse,
+            "worst_stddev": self.worst_stddev,
             "any_unbiased_rmse": self.any_unbiased_rmse,
             "warnings": self.warnings,
         }
@@ -221,6 +234,8 @@ def plan(fit: Fitted, *, epsilon: float | None = None, delta: float | None = Non
     m = fit.problem.workload.num_queries
     settled = Plan(certificate.noise, epsilon, delta, rho, sampler, exact, certificate.bits, m)
     settled = replace(settled, predict=lambda own: _expected_error(fit, own), unbiased_error=floor)
+    if m <= MOST_LISTED:
+        settled = replace(settled, variances=lambda own: fit.recovery.variances(fit.problem.workload, own))
     if not isinstance(sampler, TreeSampler):
         _ = settled.expected_error  # refused here, if it is
     return settled

@@ -64,15 +64,18 @@ class Valued(NamedTuple):
 
 @final
 class OwnFunction:
-    """The user's function, in float64, refused where it is not finite or falls."""
+    """The user's function, in float64, refused where it is not finite or falls; public queries do not count."""
 
-    def __init__(self, function: Function) -> None:
-        self._function = function
+    def __init__(self, problem: Problem) -> None:
+        assert problem.goal.function is not None
+        self._function: Function = problem.goal.function
+        self.secret = ~is_public_query(problem.workload, problem.policy)
         self._both: Callable[[RealVector], tuple[object, object]] | None = None
 
     def at(self, v: RealVector) -> Valued:
         """Return value and derivatives."""
         value, slope = self._evaluate(v)
+        slope = np.where(self.secret, slope, 0.0)
         advice = "Use an increasing function of the variances, such as lambda v: jnp.sqrt(v).mean()."
         if not math.isfinite(value) or not np.all(np.isfinite(slope)):
             raise fail("fit", f"objective with value {value}", "it or its gradient is not finite", advice)
@@ -116,14 +119,12 @@ def steps(problem: Problem, *, gap: float) -> Iterator[Progress[SquareMatrix, Pr
         problem: the workload under the policy, with a goal of the user's own.
         gap: the proven gap aimed at.
     """
-    assert problem.goal.function is not None
-    phi = OwnFunction(problem.goal.function)
+    phi = OwnFunction(problem)
     kernel = Kernel(query_forms(problem), edge_forms(problem.P))
     momentum = Momentum(np.log(uniform(kernel.edges.num_edges)))
     found = kernel.at(uniform(kernel.queries.count), momentum.weights())
     log_r = np.log(_variances(kernel, found.v, found.d))
     shape = phi.shape(np.exp(log_r))
-    secret = ~is_public_query(problem.workload, problem.policy)
     share, change = 0.5, np.zeros_like(log_r)
     while True:
         mu, r = momentum.weights(), np.exp(log_r)
@@ -134,10 +135,10 @@ def steps(problem: Problem, *, gap: float) -> Iterator[Progress[SquareMatrix, Pr
         if shape == "convex":
             bound = value - a @ r + found.dual.root_sum**2 * kernel.scale
         elif shape == "convex in the logarithms" and np.abs(change).mean() < _STILL:
-            bound = _log_bound(kernel, value, secret * a * r, log_r, v, found.X / found.d.max(), mu)
+            bound = _log_bound(kernel, value, phi.secret * a * r, log_r, v, found.X / found.d.max(), mu)
         yield Progress(phi.at(v).value, max(float(bound), 0.0), kernel.inside.grow(found.X), Proof(a, mu, shape))
         momentum.advance(mu, found.d / (mu @ found.d))
-        last, change = change, secret * (np.log(v) - log_r)
+        last, change = change, phi.secret * (np.log(v) - log_r)
         share = max(0.02, share / 2) if last @ change < 0 else min(1.0, 1.2 * share)
         log_r = log_r + share * change
 
