@@ -2,8 +2,9 @@
 
 `NAME.bf/` holds `manifest.json` (what it is, and the sha256 of every other file), the strategy (`strategy.npz`,
 `blocks.npz` for one by factors, `tree.npz` for a tree norm), `policy.npz`, `workload.npz` (unless a spec string says it
-all), `objective.npz` (targets and groups, unless the total was searched) and `certificate.json`. Nothing is pickled. A bundle is written beside its place and then renamed, so a killed
-process leaves the old one or none. What differs between kinds of strategy is how arrays are encoded and decoded.
+all), `objective.npz` (targets and groups, unless it is the total that is small) and `certificate.json`. Nothing is
+pickled. A bundle is written beside its place and then renamed, so a killed process leaves the old one or none. What
+differs between kinds of strategy is how arrays are encoded and decoded.
 """
 
 from __future__ import annotations

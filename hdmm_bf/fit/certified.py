@@ -21,7 +21,6 @@ from hdmm_bf.release.reconstruction import recovery
 from hdmm_bf.strategies import Status, limits
 from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, Strategy, TreeNorm
 
-
 MOST_LISTED = 2**22
 """Queries of a strategy by factors up to which each is looked at."""
 
@@ -50,9 +49,7 @@ def certificate(strategy: Strategy, problem: Problem, *, noise: Noise, proof: di
 
 
 @singledispatch
-def with_queries(
-    strategy: Any, problem: Problem, derived: Certificate, proof: dict[str, Any] | None
-) -> Certificate:
+def with_queries(strategy: Any, problem: Problem, derived: Certificate, proof: dict[str, Any] | None) -> Certificate:
     """Add what is known of single queries, where the certificate has no code for it."""
     return derived
 

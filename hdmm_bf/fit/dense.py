@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from hdmm_bf._linalg import threads_for
-from hdmm_bf._types import Effort, RealVector
+from hdmm_bf._types import Effort, RealVector, SquareMatrix
 from hdmm_bf.bounds.dense import is_public, uniform
 from hdmm_bf.fit.certified import certified
 from hdmm_bf.fit.fit import Fit, OwnValue
@@ -18,7 +19,7 @@ from hdmm_bf.parallel.devices import clock
 from hdmm_bf.parallel.workers import default_workers
 from hdmm_bf.problem.query_forms import query_forms
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies import Outcome, Status, from_draft, from_gram, limits, nothing, search
+from hdmm_bf.strategies import Outcome, Progress, Status, from_draft, from_gram, limits, nothing, search
 from hdmm_bf.strategies.drafts import Draft
 from hdmm_bf.strategies.gaussian import dense as gaussian
 from hdmm_bf.strategies.gaussian import largest
@@ -65,7 +66,7 @@ def fit_dense(problem: Problem, options: FitOptions) -> Fit:
 
 
 def with_own(made: Fit, bound: float | None, shape: str) -> Fit:
-    """Evaluate the user's own objective at the variances of the strategy as shipped, and say what its bound hangs on."""
+    """Evaluate the user's own objective at the variances of the shipped strategy, and say what its bound hangs on."""
     v = own_goal.seen(made.unit_variances())
     own = OwnValue(own_goal.OwnFunction(made.problem).at(v).value, bound, shape)
     told = {
@@ -93,8 +94,10 @@ def _goal(problem: Problem, options: FitOptions) -> _Found:
     """Search for a goal other than the total."""
     aim = _SEARCH_SHARE * options.gap
     own = problem.goal.kind == "own"
-    found = search(
-        own_goal.steps(problem, gap=aim) if own else largest.steps(problem, gap=aim),
+    steps: Iterator[Progress[SquareMatrix, Any]]
+    steps = own_goal.steps(problem, gap=aim) if own else largest.steps(problem, gap=aim)
+    found: Outcome[SquareMatrix, Any] = search(
+        steps,
         gap=aim,
         max_seconds=_seconds(options),
         max_iterations=options.max_steps or MOST_GOAL_STEPS,

@@ -50,7 +50,7 @@ class OwnValue:
 
     @property
     def gap(self) -> float:
-        """value / bound - 1; infinite where nothing is proven."""
+        """Value / bound - 1; infinite where nothing is proven."""
         return self.value / self.bound - 1 if self.bound is not None and self.bound > 0 else math.inf
 
 

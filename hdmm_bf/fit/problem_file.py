@@ -7,7 +7,7 @@
     [workload]
     spec = "all-range"            # or file = "W.npy", or union = ["identity", "marginals:1"] with weights = [1, 2]
     [fit]                         # noise, gap, family, seed, max_seconds, max_steps, workers, out
-    [objective]                   # kind = "largest"; or stddev = 5, or a list, or targets = "targets.csv"; groups = [...]
+    [objective]                   # kind = "largest"; or stddev = 5 or a list, or targets = "c.csv"; groups
     [release]                     # epsilon, delta, rho: the budget for which `fit` tells the expected error
 
 Weights say how much the search minds errors, and change no answer. Paths are relative to the file. Every mistake names
@@ -202,7 +202,7 @@ def from_text(text: str, file: Path, **flags: Any) -> Request:
     made_policy = policies.parse(policy, domain=domain) if policy is not None else _policy(problem, domain)
     made_workload = workloads.parse(workload, domain=domain) if workload is not None else _workload(problem, domain)
     given = flags.pop("budget", None)
-    goal = {name: flags.pop(name) for name in ("objective", "targets") if name in flags}
+    goal: dict[str, str] = {name: flags.pop(name) for name in ("objective", "targets") if name in flags}
     options = {**_fit_options(problem, out=flags.get("out")), **flags}
     options |= goal_options(made_workload, goal) if goal else _goal(problem, made_workload)
     budget = given or {name: float(value) for name, value in problem.tables.get("release", {}).items()}

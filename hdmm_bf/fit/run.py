@@ -61,9 +61,9 @@ def fit(
             one with the least error at `epsilon` and `delta`.
         epsilon: for "auto", the budget that is to be served.
         delta: for "auto", the probability that epsilon is exceeded; without one only pure epsilon is considered.
-        objective: what is to be small: "total", the sum of the variances (times squared weights); "largest", the largest
-            of them; "targets"; or an increasing function of the vector of variances at sensitivity 1, in JAX. Optimal
-            with proof for Gaussian noise; a function of one's own where it is convex in the variances or in their
+        objective: what is to be small: "total", the sum of the variances (times squared weights); "largest", the
+            largest of them; "targets"; or an increasing function of the vector of variances at sensitivity 1, in JAX.
+            Optimal with proof for Gaussian noise; a function of one's own where it is convex in the variances or in their
             logarithms, which is found out by trying.
         targets: standard deviations that the queries should have, one for all, one each (NaN asks for none), or one a
             group: the budget at which all are met is made as small as can be. Only their proportions count here;

@@ -121,7 +121,9 @@ def _targets(workload: Workload, policy: Policy, targets: Targets, groups: Group
         vector = np.atleast_1d(np.asarray(as_array("fit", "targets", targets), dtype=np.float64))
         vector = np.repeat(vector, m) if vector.size == 1 else vector
     if vector.shape != (m,):
-        raise fail("fit", f"{vector.size} targets", f"there are {m} queries", "Give one for each query, or one for all.")
+        raise fail(
+            "fit", f"{vector.size} targets", f"there are {m} queries", "Give one for each query, or one for all."
+        )
     asked = ~np.isnan(vector)
     if not np.any(asked):
         raise fail("fit", "targets", "are all missing", "Give at least one standard deviation.")
@@ -147,7 +149,9 @@ def _by_group(workload: Workload, targets: Mapping[str, Number], groups: Groups 
     _check_length(workload, len(names))
     unknown = next((name for name in targets if str(name) not in set(names)), None)
     if unknown is not None:
-        raise fail("fit", f"a target for group {unknown!r}", "no query is in it", nearest(str(unknown), sorted(set(names))))
+        raise fail(
+            "fit", f"a target for group {unknown!r}", "no query is in it", nearest(str(unknown), sorted(set(names)))
+        )
     by_name = {str(name): float(value) for name, value in targets.items()}
     return np.array([by_name.get(name, math.nan) for name in names])
 

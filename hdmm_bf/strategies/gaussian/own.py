@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, final
 
 import numpy as np
 from scipy.linalg import eigh
@@ -33,6 +33,9 @@ from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.gaussian.ascent import Momentum
 from hdmm_bf.strategies.gaussian.largest import Kernel
 from hdmm_bf.strategies.search import Progress
+
+if TYPE_CHECKING:
+    from jax import Array
 
 Shape: TypeAlias = Literal["convex", "convex in the logarithms", "neither"]
 
@@ -70,7 +73,7 @@ class OwnFunction:
         assert problem.goal.function is not None
         self._function: Function = problem.goal.function
         self.secret = ~is_public_query(problem.workload, problem.policy)
-        self._both: Callable[[RealVector], tuple[object, object]] | None = None
+        self._both: Callable[[Array], tuple[Array, Array]] | None = None
 
     def at(self, v: RealVector) -> Valued:
         """Return value and derivatives."""
@@ -150,7 +153,7 @@ def _variances(kernel: Kernel, v: RealVector, d: RealVector) -> RealVector:
 
 def seen(v: RealVector) -> RealVector:
     """Return variances as an objective sees them: those of public queries are next to nothing, not zero."""
-    return np.maximum(v, 1e-15 * v.max())
+    return np.asarray(np.maximum(v, 1e-15 * v.max()))
 
 
 def _log_bound(
