@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from hdmm_bf._display import plain
-from hdmm_bf._types import AnyArray
+from hdmm_bf._types import AnyArray, SparseMatrix
 
 MAX_BYTES = 4 * 2**30
 """Largest single object the package will allocate: 4 GiB."""
@@ -148,11 +148,11 @@ def finite(where: str, name: str, array: AnyArray) -> AnyArray:
     return real
 
 
-def real_matrix(where: str, name: str, value: object, *, advice: str) -> Any:
+def real_matrix(where: str, name: str, value: object, *, advice: str) -> AnyArray | SparseMatrix:
     """Return a user's matrix as a float64 array, or as float64 CSR if it is scipy.sparse, after checking all of it."""
     import scipy.sparse as sp
 
-    array: Any = value if sp.issparse(value) else as_array(where, name, value)
+    array: SparseMatrix = value if sp.issparse(value) else as_array(where, name, value)
     if array.ndim != 2:
         raise fail(where, f"{array.ndim} dimensions, shape {array.shape}", "must be a matrix", advice)
     if not sp.issparse(array):

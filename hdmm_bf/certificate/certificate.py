@@ -5,13 +5,28 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from functools import singledispatch
-from typing import Any, final
+from typing import Protocol, final, runtime_checkable
 
 from hdmm_bf._checks import fail
-from hdmm_bf._types import AGREEMENT, Noise
+from hdmm_bf._types import AGREEMENT, JsonObject, Noise, Proof
 from hdmm_bf.problem.transform import Problem
 
 _MOST_SENSITIVITY_BITS = 1000
+
+
+@runtime_checkable
+class Bounds(Protocol):
+    """The SVD bound and the best lower bound for sensitivity 1; None where they cannot be evaluated."""
+
+    @property
+    def svd(self) -> float | None:
+        """The paper's SVD bound."""
+        ...
+
+    @property
+    def lower(self) -> float | None:
+        """The best bound known."""
+        ...
 
 
 @final
@@ -54,7 +69,7 @@ class Certificate:
             if not 0 <= value < math.inf:
                 raise fail("certificate", f"{name}={value}", "must be finite and not negative", "Fit again.")
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Return the fields as plain values; the exact integer as text, which no JSON reader rounds."""
         gap = self.gap if math.isfinite(self.gap) else None  # no bound is proven
         record = {**asdict(self), "sensitivity_exact": str(self.sensitivity_exact), "gap": gap}
@@ -64,7 +79,9 @@ class Certificate:
 
 
 @singledispatch
-def certify(strategy: Any, problem: Problem, *, noise: Noise, proof: Any, bounds: Any = None) -> Certificate:
+def certify(
+    strategy: object, problem: Problem, *, noise: Noise, proof: Proof | None, bounds: Bounds | None = None
+) -> Certificate:
     """Derive everything about a shipped strategy again; one implementation per record of strategy.
 
     Args:
@@ -77,7 +94,7 @@ def certify(strategy: Any, problem: Problem, *, noise: Noise, proof: Any, bounds
     raise TypeError(f"no certificate for {type(strategy).__name__}")
 
 
-def disagreements(claimed: dict[str, Any], derived: Certificate) -> list[str]:
+def disagreements(claimed: JsonObject, derived: Certificate) -> list[str]:
     """List, in words, every claimed number that differs from the derived one; empty when all agree."""
     found = []
     for name, value in derived.as_dict().items():
@@ -88,7 +105,7 @@ def disagreements(claimed: dict[str, Any], derived: Certificate) -> list[str]:
     return found
 
 
-def _agree(name: str, claimed: Any, derived: Any) -> bool:
+def _agree(name: str, claimed: object, derived: str | Number | None) -> bool:
     if derived is None or isinstance(derived, str | int):
         return bool(claimed == derived)
     if isinstance(claimed, bool) or not isinstance(claimed, int | float) or not math.isfinite(claimed):

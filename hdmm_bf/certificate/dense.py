@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import singledispatch
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack, qr, solve_triangular
 
 from hdmm_bf._checks import fail
-from hdmm_bf._types import AGREEMENT, EPS, SUPPORT_TOLERANCE, Noise, RealMatrix, RealVector, SquareMatrix
-from hdmm_bf.certificate.certificate import Certificate, certify, check_noise, scaled_sensitivity
+from hdmm_bf._types import AGREEMENT, EPS, SUPPORT_TOLERANCE, Noise, Proof, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf.certificate.certificate import Bounds, Certificate, certify, check_noise, scaled_sensitivity
 from hdmm_bf.certificate.exact import exact_sensitivity, within_limit
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, MatrixStrategy
@@ -43,7 +43,7 @@ class Coordinates(NamedTuple):
 
 
 @singledispatch
-def coordinates(strategy: Any, problem: Problem) -> Coordinates:
+def coordinates(strategy: object, problem: Problem) -> Coordinates:
     """Return the coordinates of a strategy's columns."""
     raise TypeError(f"no coordinates for {type(strategy).__name__}")
 
@@ -65,7 +65,7 @@ def _(_: EdgeStrategy, problem: Problem) -> Coordinates:
 
 @certify.register
 def _(
-    strategy: MatrixStrategy, problem: Problem, *, noise: Noise, proof: dict[str, Any], bounds: Any = None
+    strategy: MatrixStrategy, problem: Problem, *, noise: Noise, proof: Proof, bounds: Bounds | None = None
 ) -> Certificate:
     """Derive everything from the integers; `bounds` are not needed: the edge weights of the proof are evaluated here.
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from functools import singledispatch
-from typing import Any
 
-from hdmm_bf._types import Noise
+from hdmm_bf._types import Noise, Proof
 from hdmm_bf.bounds.products import ProductBounds, product_bound
 from hdmm_bf.certificate import Certificate, certify
 from hdmm_bf.fit.fit import Fit
@@ -17,23 +16,23 @@ from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, Strategy
 
 
 @singledispatch
-def factor_bounds(strategy: Any, problem: Problem, proof: dict[str, Any] | None) -> ProductBounds | None:
+def factor_bounds(strategy: object, problem: Problem, proof: Proof | None) -> ProductBounds | None:
     """Evaluate bounds that the certificate has no code for."""
     raise TypeError(f"no bounds for {type(strategy).__name__}")
 
 
 @factor_bounds.register(MatrixStrategy)
 @factor_bounds.register(TreeNorm)
-def _(_: MatrixStrategy | TreeNorm, problem: Problem, proof: dict[str, Any] | None) -> ProductBounds | None:
+def _(_: MatrixStrategy | TreeNorm, problem: Problem, proof: Proof | None) -> ProductBounds | None:
     return None  # the certificate evaluates the edge weights
 
 
 @factor_bounds.register
-def _(_: ProductStrategy, problem: Problem, proof: dict[str, Any] | None) -> ProductBounds | None:
+def _(_: ProductStrategy, problem: Problem, proof: Proof | None) -> ProductBounds | None:
     return product_bound(product_view(problem), proof)
 
 
-def certificate(strategy: Strategy, problem: Problem, *, noise: Noise, proof: dict[str, Any] | None) -> Certificate:
+def certificate(strategy: Strategy, problem: Problem, *, noise: Noise, proof: Proof | None) -> Certificate:
     """Return the certificate of a strategy, with the bounds that its proof gives."""
     return certify(strategy, problem, noise=noise, proof=proof, bounds=factor_bounds(strategy, problem, proof))
 
@@ -41,7 +40,7 @@ def certificate(strategy: Strategy, problem: Problem, *, noise: Noise, proof: di
 def certified(
     problem: Problem,
     strategy: Strategy,
-    proof: dict[str, Any] | None,
+    proof: Proof | None,
     options: FitOptions,
     *,
     status: Status,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import Effort, RealVector
@@ -104,7 +104,7 @@ def _portfolio(
     problem: Problem,
     options: FitOptions,
     initial: Draft | None,
-    lower: Outcome[Any, RealVector],
+    lower: Outcome[object, RealVector],
     table: portfolio.Table,
     floors: portfolio.Floors,
     limit: float,

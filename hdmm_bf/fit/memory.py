@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
 
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import Noise
@@ -49,8 +48,8 @@ _FACTORS = 2
 
 
 def memory_needed(
-    workload: Any,
-    policy: Any,
+    workload: object,
+    policy: object,
     *,
     noise: Noise = "gaussian",
     family: str | None = None,

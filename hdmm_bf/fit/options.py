@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, cast, final, get_args
+from typing import cast, final, get_args
 
 import numpy as np
 
 from hdmm_bf._checks import fail, finite, nearest, whole_number
-from hdmm_bf._types import Effort, Noise, RealVector
+from hdmm_bf._types import Effort, JsonObject, Noise, RealVector
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.parallel.devices import Mesh
@@ -65,7 +65,7 @@ class FitOptions:
         left = self.max_seconds - reserve
         return self.origin + (left if left > 0 else self.max_seconds / 2)
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> JsonObject:
         """Return the limits and choices that were made, for the record."""
         names = ("max_seconds", "max_steps", "family", "workers")
         effort = {} if self.effort == "normal" else {"effort": self.effort}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._linalg import threads_for
@@ -28,8 +28,8 @@ from hdmm_bf.strategies.gaussian import dense as gaussian
 
 
 def fit(
-    workload: Any,
-    policy: Any,
+    workload: object,
+    policy: object,
     *,
     noise: Noise | Literal["auto"] = "gaussian",
     epsilon: float | None = None,
@@ -166,8 +166,8 @@ def structured(problem: Problem, noise: Noise, family: str | None) -> ProductPro
 
 
 def bound(
-    workload: Any,
-    policy: Any,
+    workload: object,
+    policy: object,
     *,
     gap: float = DEFAULT_GAP,
     max_seconds: float | None = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from hdmm_bf import policy as policies
 from hdmm_bf import workload as workloads
@@ -13,7 +12,7 @@ from hdmm_bf.problem.transform import Problem
 from hdmm_bf.workload import Workload
 
 
-def problem(workload: Any, policy: Any) -> Problem:
+def problem(workload: object, policy: object) -> Problem:
     """Return a workload under a policy, as bounds, objectives and strategies work on it.
 
     Args:
@@ -28,14 +27,14 @@ def problem(workload: Any, policy: Any) -> Problem:
     return Problem(as_workload(workload), as_policy(policy))
 
 
-def as_workload(value: Any) -> Workload:
+def as_workload(value: object) -> Workload:
     """Accept a Workload, a spec string or path, or any matrix."""
     if isinstance(value, Workload):
         return value
     return workloads.parse(str(value)) if isinstance(value, str | Path) else workloads.from_matrix(value)
 
 
-def as_policy(value: Any) -> Policy:
+def as_policy(value: object) -> Policy:
     """Accept a Policy, a spec string or path, or a networkx graph."""
     if isinstance(value, Policy):
         return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any, final
+from typing import TypeAlias, final
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,7 @@ from hdmm_bf._types import AnyArray, Number, RealVector, SquareMatrix
 from hdmm_bf.domain import Domain, DomainLike, as_domain
 from hdmm_bf.matrix import Dense, Kronecker, Matrix, Sparse, Stack, Weighted
 
-MatrixLike = Any
+MatrixLike: TypeAlias = object
 """A NumPy array, a scipy.sparse matrix, nested lists, or one of our implicit matrices."""
 
 _BYTES_PER_NAME = 80

@@ -11,18 +11,16 @@ Every bound is f(mu)^2 for weights mu on the edges (see `hdmm_bf.bounds`), of a 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
 from hdmm_bf._checks import fail
-from hdmm_bf._types import EdgeArray
+from hdmm_bf._types import EdgeArray, Proof, RealVector
 from hdmm_bf.bounds.products import grid, kronecker, sectors, typed
 from hdmm_bf.matrix import Identity
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import ProductProblem, Term
-
-Proof: TypeAlias = dict[str, Any]
 
 
 class ProductBounds(NamedTuple):
@@ -96,7 +94,7 @@ def proof_bound(product: ProductProblem, proof: Proof) -> float | None:
     raise fail("bounds.proof", f"kind={kind!r}", "is not a kind of proof", "Use types, sectors, kronecker or grid.")
 
 
-def _vector(weights: Any, size: int) -> Any:
+def _vector(weights: object, size: int) -> RealVector:
     mu = np.asarray(weights, dtype=np.float64)
     if mu.shape != (size,) or not np.all(np.isfinite(mu)) or mu.min(initial=0.0) < 0:
         shown = f"weights of shape {mu.shape}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import singledispatch
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +26,7 @@ def strategy_heatmap(fit: Fit) -> canvas.Figure:
 
 
 @singledispatch
-def _drawn(strategy: Any) -> canvas.Figure:
+def _drawn(strategy: object) -> canvas.Figure:
     raise TypeError(f"no picture of {type(strategy).__name__}")
 
 
@@ -125,7 +124,7 @@ def _blocks_note(strategy: ProductStrategy, blocks: int, columns: int) -> str:
     return f"Drawn: {', '.join(words)}." if words else ""
 
 
-def _factor(axis: Any, block: Block, attribute: int) -> None:
+def _factor(axis: canvas.Axes, block: Block, attribute: int) -> None:
     matrix = block.factor(attribute)
     _heat(axis, _pooled(matrix)[0], matrix.shape)
     axis.set_title(f"attribute {attribute + 1}", fontsize=9)
@@ -133,7 +132,7 @@ def _factor(axis: Any, block: Block, attribute: int) -> None:
     axis.tick_params(labelsize=8)
 
 
-def _heat(axis: Any, pooled: RealMatrix, shape: tuple[int, ...]) -> Any:
+def _heat(axis: canvas.Axes, pooled: RealMatrix, shape: tuple[int, ...]) -> canvas.AxesImage:
     """Colour entries by sign and size; the square root keeps small weights visible."""
     from matplotlib.ticker import MaxNLocator
 
