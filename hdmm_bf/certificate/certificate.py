@@ -8,7 +8,7 @@ from functools import singledispatch
 from typing import Protocol, final, runtime_checkable
 
 from hdmm_bf._checks import fail
-from hdmm_bf._types import AGREEMENT, JsonObject, Noise, Proof
+from hdmm_bf._types import AGREEMENT, JsonObject, Noise, Number, Proof
 from hdmm_bf.problem.transform import Problem
 
 _MOST_SENSITIVITY_BITS = 1000

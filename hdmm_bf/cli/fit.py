@@ -52,6 +52,16 @@ _STEPS = click.option("--max-steps", type=int, metavar="K", help="Stop after K s
 _WORKERS = click.option("--workers", type=int, metavar="N", help="Laplace: processes [default: one per core].")
 
 
+class _Family(click.Option):
+    """An option whose help lists the families, which are loaded only when it is read."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
+        """Return the option and the names of all families."""
+        from hdmm_bf.strategies import registry
+
+        return "--family F", f"Search one alone: {', '.join(registry.names())}."
+
+
 def _effort(command: Command) -> Command:
     """Add --quick and --thorough, for how long a Laplace search goes on without a gain."""
     quick = click.option("--quick", "effort", flag_value="quick", help="Pure epsilon: one look at every family.")
@@ -118,7 +128,7 @@ def bound(context: click.Context, /, as_json: bool, **_: object) -> None:
 @problem_parameters
 @_NOISE
 @click.option("--out", "-o", metavar="B", help="Write the bundle B, a folder.")
-@click.option("--family", metavar="F", help="Search one family alone, such as vertex.")
+@click.option("--family", cls=_Family, metavar="F")
 @_SEED
 @_SECONDS
 @_effort

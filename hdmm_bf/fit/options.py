@@ -175,7 +175,7 @@ def check_spread(problem: Problem, options: FitOptions, product: ProductProblem 
         raise fail("fit", "devices with noise='norm'", "searches of tree norms run on the host", "Leave devices out.")
     if product is not None:
         name = family or choose(product)
-        if noise == "gaussian" and name == "kronecker":
+        if noise == "gaussian" and registry.family(noise, name).spreads:
             return
         shown = f"devices for {problem.policy.num_cells} cells, {noise} noise, family={family!r}"
         advice = "Leave devices and mesh out: this search runs on the host and needs little memory."

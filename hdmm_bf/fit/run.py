@@ -61,10 +61,11 @@ def fit(
             not fit are left out. Where the certificate alone takes longer, the search gets half of the limit. By
             default none for Gaussian noise, and `default_seconds` for a Laplace search (structured 120 s, cells 240 s).
         max_steps: limit on the steps of the search, which gives the same result on every run.
-        family: for Laplace noise, search this family alone (the floors are kept): p-identity, cell-budgets, vertex,
-            dictionary. For either noise, a structured family (marginals, sectors, kronecker, bases), which is what
-            domains that are too large for matrices get anyway if policy and workload are products; grid, for products
-            of trees; cells, for ordinary privacy and products of queries.
+        family: search this family alone. For Laplace noise (the floors are kept) p-identity, cell-budgets, vertex,
+            dictionary, or grid, for products of trees; for Gaussian noise gaussian; for tree norms chain, hierarchy,
+            blocks, clusters. A structured one is what domains that are too large for matrices get anyway if policy and
+            workload are products: marginals, sectors, kronecker, bases for Gaussian noise; kronecker, union, and
+            cells, for ordinary privacy, for Laplace noise.
         seed: for families that draw random numbers.
         start: an earlier fit of the same policy to start from; for Gaussian noise also its edge weights. A Laplace fit
             is never worse than its start.

@@ -7,15 +7,14 @@ edge     max_e ||S_e||^2 * tr(V_G (S^T S)^-1)            S over the edges, V_G =
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import Norm, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.problem.transform import Problem
-
-Kind: TypeAlias = Literal["vertex", "edge"]
+from hdmm_bf.strategies.records import Kind
 
 
 class Draft(NamedTuple):
