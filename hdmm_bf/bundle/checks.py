@@ -51,6 +51,7 @@ _RECORDS: dict[str, dict[str, type]] = {
     "workload": {"spec": str, "file": bool},
     "policy": {"spec": str, "meaning": str},
 }
+_WRITTEN_OUT = {record.kind: record for record in (CellStrategy, EdgeStrategy)}
 _STRATEGY = {"kind", "family", "integers", "bits", "weights"}
 _MOST_STEPS = 1000
 _MOST_NAMES = 2**17
@@ -162,7 +163,7 @@ def stored_strategy(arrays: dict[str, AnyArray]) -> tuple[MatrixStrategy, AnyArr
     """Return the strategy and the edge weights, after checking the type and range of every array."""
     _exactly(arrays, _STRATEGY)
     kind, family = text("kind", arrays["kind"]), text("family", arrays["family"])
-    if kind not in ("vertex", "edge"):
+    if kind not in _WRITTEN_OUT:
         raise fail("kind", repr(kind), "must be vertex or edge", WRITE_AGAIN)
     integers, bits, weights = arrays["integers"], arrays["bits"], arrays["weights"]
     _typed("integers", integers, "i", 2)
@@ -173,8 +174,7 @@ def stored_strategy(arrays: dict[str, AnyArray]) -> tuple[MatrixStrategy, AnyArr
     if not 0 <= int(bits) <= MOST_BITS:
         raise fail("bits", int(bits), f"must be 0 to {MOST_BITS}", WRITE_AGAIN)
     _check_weights(weights)
-    record = CellStrategy if kind == CellStrategy.kind else EdgeStrategy
-    return record(integers, int(bits), family), weights.astype(np.float64)
+    return _WRITTEN_OUT[kind](integers, int(bits), family), weights.astype(np.float64)
 
 
 def stored_tree(arrays: dict[str, AnyArray]) -> tuple[TreeNorm, AnyArray]:

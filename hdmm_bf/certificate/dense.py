@@ -159,7 +159,7 @@ def dual_bound(problem: Problem, V: SquareMatrix, weights: RealVector) -> float:
 
 def _check(strategy: MatrixStrategy, problem: Problem, weights: RealVector) -> None:
     cells, edges = problem.policy.num_cells, problem.policy.num_edges
-    columns, what = (cells, "cell") if strategy.kind == "vertex" else (edges, "edge")
+    columns, what = {"cell": cells, "edge": edges}[strategy.column], strategy.column
     integers, bits = strategy.integers, strategy.bits
     if integers.ndim != 2 or integers.shape[1] != columns:
         shape = " x ".join(map(str, integers.shape))

@@ -88,7 +88,8 @@ def export(bundle: str, kind: str, out: str, what: str, dense: bool, as_json: bo
     made = loading.load(bundle)
     path = write_matrix(made, out, kind=kind, what=what, dense=dense)  # type: ignore[arg-type]
     rows, tree = made.num_rows, made.strategy.kind == "tree"
-    columns = made.problem.policy.num_edges if made.strategy.kind == "edge" else made.problem.policy.num_cells
+    policy = made.problem.policy
+    columns = {"cell": policy.num_cells, "edge": policy.num_edges}[made.strategy.column]
     record: JsonObject = {"bundle": bundle, "file": str(path), "format": kind, "what": what}
     if as_json:
         emit(record)

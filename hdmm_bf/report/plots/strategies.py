@@ -46,7 +46,7 @@ def _(strategy: MatrixStrategy) -> canvas.Figure:
     figure = canvas.new_figure("What is measured, with which weights?", height=4.4, note=note)
     axis = figure.subplots()
     shown = _heat(axis, pooled, A.shape)
-    axis.set_xlabel("cell" if strategy.kind == "vertex" else "edge of the policy")
+    axis.set_xlabel({"cell": "cell", "edge": "edge of the policy"}[strategy.column])
     axis.set_ylabel("measured query")
     bar = figure.colorbar(shown, ax=axis, shrink=0.8)
     bar.set_label("weight (largest = 1)", fontsize=9)
