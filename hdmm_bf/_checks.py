@@ -12,7 +12,7 @@ import io
 import os
 import re
 import reprlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -169,6 +169,14 @@ def real_matrix(where: str, name: str, value: object, *, advice: str) -> AnyArra
         raise fail(where, shape, f"its sparse form is damaged ({error})", "Make the matrix again.") from None
     held = sp.csr_array(array)
     return sp.csr_array((finite(where, "entries", held.data), held.indices, held.indptr), shape=held.shape)
+
+
+def same_cells(where: str, what: str, numbers: Sequence[int]) -> None:
+    """Refuse to unite what is not all on the same number of cells."""
+    other = next((number for number in numbers if number != numbers[0]), None)
+    if other is not None:
+        advice = f"Use {where.partition('.')[0]}.product to combine different attributes."
+        raise fail(where, f"{numbers[0]} and {other} cells", f"the {what} must be on the same domain", advice)
 
 
 def sparse_bytes(rows: int, nnz: int) -> int:
