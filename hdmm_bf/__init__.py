@@ -123,7 +123,7 @@ def __dir__() -> list[str]:
 class _Package(ModuleType):
     """`fit`, `problem`, `release` are functions here and folders for imports: a loaded folder hides no function."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if not (name in _NAMES and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 

@@ -12,7 +12,7 @@ import io
 import os
 import re
 import reprlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from hdmm_bf._display import plain
-from hdmm_bf._types import AnyArray
+from hdmm_bf._types import AnyArray, SparseMatrix
 
 MAX_BYTES = 4 * 2**30
 """Largest single object the package will allocate: 4 GiB."""
@@ -148,11 +148,11 @@ def finite(where: str, name: str, array: AnyArray) -> AnyArray:
     return real
 
 
-def real_matrix(where: str, name: str, value: object, *, advice: str) -> Any:
+def real_matrix(where: str, name: str, value: object, *, advice: str) -> AnyArray | SparseMatrix:
     """Return a user's matrix as a float64 array, or as float64 CSR if it is scipy.sparse, after checking all of it."""
     import scipy.sparse as sp
 
-    array: Any = value if sp.issparse(value) else as_array(where, name, value)
+    array: SparseMatrix = value if sp.issparse(value) else as_array(where, name, value)
     if array.ndim != 2:
         raise fail(where, f"{array.ndim} dimensions, shape {array.shape}", "must be a matrix", advice)
     if not sp.issparse(array):
@@ -169,6 +169,14 @@ def real_matrix(where: str, name: str, value: object, *, advice: str) -> Any:
         raise fail(where, shape, f"its sparse form is damaged ({error})", "Make the matrix again.") from None
     held = sp.csr_array(array)
     return sp.csr_array((finite(where, "entries", held.data), held.indices, held.indptr), shape=held.shape)
+
+
+def same_cells(where: str, what: str, numbers: Sequence[int]) -> None:
+    """Refuse to unite what is not all on the same number of cells."""
+    other = next((number for number in numbers if number != numbers[0]), None)
+    if other is not None:
+        advice = f"Use {where.partition('.')[0]}.product to combine different attributes."
+        raise fail(where, f"{numbers[0]} and {other} cells", f"the {what} must be on the same domain", advice)
 
 
 def sparse_bytes(rows: int, nnz: int) -> int:

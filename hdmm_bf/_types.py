@@ -35,6 +35,12 @@ Columns: TypeAlias = Shaped[np.ndarray, "..."]
 AnyArray: TypeAlias = Shaped[np.ndarray, "..."]  # as handed in by a user, before it was checked
 SparseMatrix: TypeAlias = Any  # scipy.sparse ships no types
 
+JsonObject: TypeAlias = dict[str, Any]
+"""A record as JSON and TOML hold it: what is read is checked before it is used."""
+
+Proof: TypeAlias = dict[str, Any]
+"""What proves a lower bound: its kind, numbers, arrays and lists of arrays; `bounds` evaluates it."""
+
 EPS = float(np.finfo(np.float64).eps)
 """Distance of 1 from the next float."""
 
@@ -66,9 +72,11 @@ __all__ = [
     "EdgeArray",
     "Effort",
     "IndexArray",
+    "JsonObject",
     "Noise",
     "Norm",
     "Number",
+    "Proof",
     "RealMatrix",
     "RealVector",
     "SparseMatrix",

@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
+from hdmm_bf._types import JsonObject, Proof
 from hdmm_bf.bundle import matrices, products
 from hdmm_bf.bundle.checks import BLOCKS, OBJECTIVE, blaming, goal_record, stored_goal, stored_queries
 from hdmm_bf.bundle.files import check_place, json_bytes, load_npz, npz, parse_json, read_folder, write_folder
@@ -29,9 +30,9 @@ class Contents:
 
     problem: Problem
     strategy: Strategy
-    proof: dict[str, Any] | None
-    certificate: dict[str, Any]
-    manifest: dict[str, Any]
+    proof: Proof | None
+    certificate: JsonObject
+    manifest: JsonObject
     digest: str
 
 
@@ -39,23 +40,23 @@ class Encoded(NamedTuple):
     """The files of a problem, a strategy and a proof, and what the manifest says of them."""
 
     files: dict[str, bytes]
-    record: dict[str, Any]
+    record: JsonObject
 
 
 @singledispatch
-def encode(strategy: Any, problem: Problem, proof: dict[str, Any] | None) -> Encoded:
+def encode(strategy: object, problem: Problem, proof: Proof | None) -> Encoded:
     """Return the files of a strategy; one implementation per record."""
     raise TypeError(f"no files for {type(strategy).__name__}")
 
 
 @encode.register(MatrixStrategy)
 @encode.register(TreeNorm)
-def _(strategy: MatrixStrategy | TreeNorm, problem: Problem, proof: dict[str, Any] | None) -> Encoded:
+def _(strategy: MatrixStrategy | TreeNorm, problem: Problem, proof: Proof | None) -> Encoded:
     return Encoded(*matrices.encode(strategy, problem, proof))
 
 
 @encode.register
-def _(strategy: ProductStrategy, problem: Problem, proof: dict[str, Any] | None) -> Encoded:
+def _(strategy: ProductStrategy, problem: Problem, proof: Proof | None) -> Encoded:
     return Encoded(*products.encode(strategy, problem, proof))
 
 
@@ -64,9 +65,9 @@ def write(
     *,
     problem: Problem,
     strategy: Strategy,
-    proof: dict[str, Any] | None,
-    certificate: dict[str, Any],
-    manifest: dict[str, Any],
+    proof: Proof | None,
+    certificate: JsonObject,
+    manifest: JsonObject,
 ) -> Path:
     """Write a bundle, replacing an older one of the same name only when the new one is complete."""
     target = check_place(path)
@@ -107,6 +108,6 @@ def read(path: str | Path, *, expect: str | None = None) -> Contents:
     return Contents(problem, strategy, proof, certificate, manifest, digest)
 
 
-def domain_record(domain: Domain) -> dict[str, Any]:
+def domain_record(domain: Domain) -> JsonObject:
     """Describe a domain for a manifest."""
     return {"sizes": domain.sizes, "names": domain.names, "labels": domain.labels}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TypeGuard, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,7 +22,7 @@ from hdmm_bf import policy as policies
 from hdmm_bf import workload as workloads
 from hdmm_bf._checks import MAX_BITS, InputError, fail, whole_numbers
 from hdmm_bf._display import plain
-from hdmm_bf._types import AnyArray, EdgeArray, Effort, Noise
+from hdmm_bf._types import AnyArray, EdgeArray, Effort, JsonObject, Noise
 from hdmm_bf.domain import Domain
 from hdmm_bf.policy import Policy
 from hdmm_bf.policy import naming as policy_naming
@@ -32,6 +32,7 @@ from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, MatrixStrateg
 from hdmm_bf.strategies.search import SENTENCES
 from hdmm_bf.workload import Workload
 from hdmm_bf.workload import naming as workload_naming
+from hdmm_bf.workload.queries import MatrixLike
 
 WRITE_AGAIN = "Write the bundle again with `hdmm-bf fit ... --out`."
 OTHER_FILES = frozenset({"policy.npz", "certificate.json"})
@@ -53,6 +54,7 @@ _RECORDS: dict[str, dict[str, type]] = {
     "workload": {"spec": str, "file": bool},
     "policy": {"spec": str, "meaning": str},
 }
+_WRITTEN_OUT = {record.kind: record for record in (CellStrategy, EdgeStrategy)}
 _STRATEGY = {"kind", "family", "integers", "bits", "weights"}
 _MOST_STEPS = 1000
 _MOST_NAMES = 2**17
@@ -80,14 +82,13 @@ def blaming(folder: str | Path, name: str) -> Iterator[None]:
         raise error if isinstance(error, BundleError) else refuse(folder, name, f"is refused: {error}") from None
 
 
-def check_manifest(manifest: dict[str, Any]) -> None:
+def check_manifest(manifest: JsonObject) -> None:
     """Check the type and range of everything in a manifest that is used and not derived again."""
     _want(manifest.get("noise") in get_args(Noise), "noise", "must be gaussian, laplace or norm", manifest)
     _want(_is_text(manifest.get("status")) and manifest["status"] in SENTENCES, "status", "is unknown", manifest)
     _want(_is_whole(manifest.get("seed")), "seed", "must be a whole number", manifest)
-    gap: Any = manifest.get("requested_gap")
-    _want(_is_real(gap) and gap > 0, "requested_gap", "must be a positive number", manifest)
-    seconds: Any = manifest.get("seconds")
+    _want(_is_positive(manifest.get("requested_gap")), "requested_gap", "must be a positive number", manifest)
+    seconds = manifest.get("seconds")
     _want(_is_real(seconds) and seconds >= 0, "seconds", "must be a number, not negative", manifest)
     reached = manifest.get("reached")
     good = isinstance(reached, dict) and all(_is_text(k) and _is_real(v) and v >= 0 for k, v in reached.items())
@@ -110,7 +111,7 @@ def check_manifest(manifest: dict[str, Any]) -> None:
     _want(isinstance(files, dict) and set(files) == wanted, "files", f"must be {', '.join(sorted(wanted))}", manifest)
 
 
-def _want(good: bool, key: str, problem: str, manifest: dict[str, Any]) -> None:
+def _want(good: bool, key: str, problem: str, manifest: JsonObject) -> None:
     if not good:
         seen = f"{key}={manifest[key]!r}" if key in manifest else f"no {key}"
         raise fail("manifest", seen, problem, WRITE_AGAIN)
@@ -127,10 +128,10 @@ def _is_trace(value: object) -> bool:
 
 
 def _are_options(value: object) -> bool:
-    known: dict[str, Callable[[Any], bool]] = {
-        "max_seconds": lambda v: _is_real(v) and v > 0,
-        "max_steps": lambda v: _is_whole(v) and v > 0,
-        "workers": lambda v: _is_whole(v) and v > 0,
+    known: dict[str, Callable[[object], bool]] = {
+        "max_seconds": _is_positive,
+        "max_steps": lambda v: _is_whole(v) and _is_positive(v),
+        "workers": lambda v: _is_whole(v) and _is_positive(v),
         "family": _is_text,
         "effort": lambda v: v in get_args(Effort),
     }
@@ -145,11 +146,15 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= MAX_BITS
 
 
-def _is_real(value: object) -> bool:
+def _is_real(value: object) -> TypeGuard[float]:
     return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
 
 
-def stored_domain(record: dict[str, Any]) -> Domain:
+def _is_positive(value: object) -> bool:
+    return _is_real(value) and value > 0
+
+
+def stored_domain(record: JsonObject) -> Domain:
     """Return the domain that a manifest describes."""
     names, labels = record["names"], record["labels"]
     lists = [names, *(values for values in labels if values is not None)]
@@ -164,7 +169,7 @@ def stored_strategy(arrays: dict[str, AnyArray]) -> tuple[MatrixStrategy, AnyArr
     """Return the strategy and the edge weights, after checking the type and range of every array."""
     _exactly(arrays, _STRATEGY)
     kind, family = text("kind", arrays["kind"]), text("family", arrays["family"])
-    if kind not in ("vertex", "edge"):
+    if kind not in _WRITTEN_OUT:
         raise fail("kind", repr(kind), "must be vertex or edge", WRITE_AGAIN)
     integers, bits, weights = arrays["integers"], arrays["bits"], arrays["weights"]
     _typed("integers", integers, "i", 2)
@@ -175,8 +180,7 @@ def stored_strategy(arrays: dict[str, AnyArray]) -> tuple[MatrixStrategy, AnyArr
     if not 0 <= int(bits) <= MOST_BITS:
         raise fail("bits", int(bits), f"must be 0 to {MOST_BITS}", WRITE_AGAIN)
     _check_weights(weights)
-    record = CellStrategy if kind == CellStrategy.kind else EdgeStrategy
-    return record(integers, int(bits), family), weights.astype(np.float64)
+    return _WRITTEN_OUT[kind](integers, int(bits), family), weights.astype(np.float64)
 
 
 def stored_tree(arrays: dict[str, AnyArray]) -> tuple[TreeNorm, AnyArray]:
@@ -228,7 +232,7 @@ def ordered_edges(edges: EdgeArray, num_cells: int) -> EdgeArray:
     return held
 
 
-def stored_matrix(arrays: dict[str, AnyArray]) -> Any:
+def stored_matrix(arrays: dict[str, AnyArray]) -> MatrixLike:
     """Return the workload matrix, dense or CSR; its entries are checked when the workload is made."""
     if "W" in arrays:
         _exactly(arrays, {"W"})
@@ -267,7 +271,7 @@ def text(name: str, array: AnyArray | None) -> str:
     return str(array)
 
 
-def stored_policy(record: dict[str, Any], domain: Domain, edges: EdgeArray) -> Policy:
+def stored_policy(record: JsonObject, domain: Domain, edges: EdgeArray) -> Policy:
     """Return the policy, which must be the named one if it has a name, and hide what it says it hides."""
     named = named_policy(record["spec"], domain)
     if named is not None and not (named.num_edges == len(edges) and np.array_equal(named.edges, edges)):
@@ -309,7 +313,7 @@ def named_workload(spec: str, domain: Domain) -> Workload | None:
     return workload_naming.named(spec.strip(), domain) if _LOOKS_LIKE_SPEC.match(spec) else None
 
 
-def workload_record(workload: Workload) -> dict[str, Any]:
+def workload_record(workload: Workload) -> JsonObject:
     """Describe a workload: by its spec string if that makes it again, else by words and a file."""
     if workload_naming.is_named(workload):
         return {"spec": workload.spec, "file": False}
@@ -378,7 +382,9 @@ def stored_names(arrays: dict[str, AnyArray]) -> list[str] | None:
     return [str(name) for name in names]
 
 
-def stored_workload(record: dict[str, Any], matrix: Any, domain: Domain, names: list[str] | None = None) -> Workload:
+def stored_workload(
+    record: JsonObject, matrix: MatrixLike | None, domain: Domain, names: list[str] | None = None
+) -> Workload:
     """Return the workload of a spec string, or of a matrix that does not call itself by one."""
     named = named_workload(record["spec"], domain)
     if (named is None) != record["file"]:

@@ -16,12 +16,12 @@ import zipfile
 import zlib
 from collections import Counter
 from pathlib import Path
-from typing import Any, cast
+from typing import NoReturn, cast
 
 import numpy as np
 
 from hdmm_bf._checks import MAX_BITS, InputError, fail, fits
-from hdmm_bf._types import AnyArray
+from hdmm_bf._types import AnyArray, JsonObject
 from hdmm_bf.bundle.checks import WRITE_AGAIN, blaming, check_manifest, refuse
 
 _LEAST_DIGITS = 16
@@ -46,13 +46,13 @@ def check_place(path: str | Path) -> Path:
     return target
 
 
-def write_folder(target: Path, manifest: dict[str, Any], files: dict[str, bytes]) -> None:
+def write_folder(target: Path, manifest: JsonObject, files: dict[str, bytes]) -> None:
     """Write a bundle's files, with their checksums in the manifest."""
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     replace_folder(target, {**files, MANIFEST: json_bytes({"schema": SCHEMA, **manifest, "files": sums})})
 
 
-def read_folder(path: str | Path, *, expect: str | None = None) -> tuple[dict[str, Any], dict[str, bytes], str]:
+def read_folder(path: str | Path, *, expect: str | None = None) -> tuple[JsonObject, dict[str, bytes], str]:
     """Return the manifest, the files it names, checked byte for byte, and the digest of the bundle.
 
     Guarantees:
@@ -111,7 +111,7 @@ def replace_folder(target: Path, files: dict[str, bytes]) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def checked(folder: Path, manifest: dict[str, Any], name: str) -> bytes:
+def checked(folder: Path, manifest: JsonObject, name: str) -> bytes:
     """Return a file that has the checksum its manifest gives."""
     if not (folder / name).is_file():
         raise refuse(folder, name, "is missing")
@@ -135,7 +135,7 @@ def _bytes(folder: Path, name: str) -> bytes:
 def npz(**arrays: AnyArray) -> bytes:
     """Return an archive of arrays."""
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **cast(dict[str, Any], arrays))
+    np.savez_compressed(buffer, **cast(JsonObject, arrays))
     return buffer.getvalue()
 
 
@@ -165,12 +165,12 @@ def _check_members(folder: Path, name: str, members: list[str]) -> None:
         raise refuse(folder, name, f"holds {odd!r}, which is no name of an array")
 
 
-def json_bytes(record: dict[str, Any]) -> bytes:
+def json_bytes(record: JsonObject) -> bytes:
     """Return a record as JSON text."""
     return (json.dumps(record, indent=1) + "\n").encode()
 
 
-def parse_json(folder: Path, name: str, content: bytes) -> dict[str, Any]:
+def parse_json(folder: Path, name: str, content: bytes) -> JsonObject:
     """Return a JSON object without numbers that no float holds."""
     try:
         record = json.loads(content, parse_int=_whole, parse_constant=_no_number, object_pairs_hook=_once)
@@ -191,7 +191,7 @@ def _whole(digits: str) -> int:
     return number if number.bit_length() <= MAX_BITS else _no_number(digits)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, object]]) -> JsonObject:
     """Refuse a key that stands twice: programs differ in which of the two they believe."""
     record = dict(pairs)
     if len(record) < len(pairs):
@@ -200,6 +200,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def _no_number(text: str) -> Any:
+def _no_number(text: str) -> NoReturn:
     """Refuse NaN, infinity and whole numbers that no float holds: nothing that is shipped is one."""
     raise ValueError(text)

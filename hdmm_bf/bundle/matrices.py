@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from functools import singledispatch
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from hdmm_bf import policy as policies
-from hdmm_bf._types import AnyArray
+from hdmm_bf._types import AnyArray, JsonObject, Proof
 from hdmm_bf.bundle import checks
 from hdmm_bf.bundle.checks import blaming
 from hdmm_bf.bundle.files import MANIFEST, load_npz, npz
@@ -19,8 +18,8 @@ from hdmm_bf.strategies.records import MatrixStrategy, TreeNorm
 
 
 def encode(
-    strategy: MatrixStrategy | TreeNorm, problem: Problem, proof: dict[str, Any] | None
-) -> tuple[dict[str, bytes], dict[str, Any]]:
+    strategy: MatrixStrategy | TreeNorm, problem: Problem, proof: Proof | None
+) -> tuple[dict[str, bytes], JsonObject]:
     """Return the files of a strategy and its problem, and what the manifest says of them."""
     name, arrays = strategy_arrays(strategy)
     weights = np.empty(0) if proof is None else proof["weights"]
@@ -38,7 +37,7 @@ def encode(
 
 
 @singledispatch
-def strategy_arrays(strategy: Any) -> tuple[str, dict[str, AnyArray]]:
+def strategy_arrays(strategy: object) -> tuple[str, dict[str, AnyArray]]:
     """Return the file of a strategy, and what it holds beside the family, the grid and the edge weights."""
     raise TypeError(f"no file for {type(strategy).__name__}")
 
@@ -54,8 +53,8 @@ def _(strategy: TreeNorm) -> tuple[str, dict[str, AnyArray]]:
 
 
 def decode(
-    folder: Path, manifest: dict[str, Any], files: dict[str, bytes]
-) -> tuple[Problem, MatrixStrategy | TreeNorm, dict[str, Any] | None]:
+    folder: Path, manifest: JsonObject, files: dict[str, bytes]
+) -> tuple[Problem, MatrixStrategy | TreeNorm, Proof | None]:
     """Return the problem, the strategy and the proof that the files hold."""
     with blaming(folder, MANIFEST):
         domain = checks.stored_domain(manifest["domain"])

@@ -6,14 +6,14 @@ where no spec string says it all, the factors of every term, by name where they 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from hdmm_bf import policy as policies
 from hdmm_bf._checks import InputError, fail, finite, fits, whole_numbers
-from hdmm_bf._types import AnyArray, EdgeArray
+from hdmm_bf._types import AnyArray, EdgeArray, JsonObject, Proof
 from hdmm_bf.bundle import checks
 from hdmm_bf.bundle.checks import WORKLOAD, WRITE_AGAIN, blaming
 from hdmm_bf.bundle.files import MANIFEST, load_npz, npz
@@ -29,14 +29,17 @@ from hdmm_bf.workload import naming as workload_naming
 from hdmm_bf.workload.queries import row_weights
 
 BLOCKS = checks.BLOCKS
-_NAMED: dict[str, type[Any]] = {"identity": Identity, "ones": Ones, "prefix": Prefix, "all-range": AllRange}
+_NAMED: dict[str, Callable[[int], Matrix]] = {
+    "identity": Identity,
+    "ones": Ones,
+    "prefix": Prefix,
+    "all-range": AllRange,
+}
 _MOST_BLOCKS = 2**16
 _MOST_BITS = 62
 
 
-def encode(
-    strategy: ProductStrategy, problem: Problem, proof: dict[str, Any] | None
-) -> tuple[dict[str, bytes], dict[str, Any]]:
+def encode(strategy: ProductStrategy, problem: Problem, proof: Proof | None) -> tuple[dict[str, bytes], JsonObject]:
     """Return the files of a strategy and its problem, and what the manifest says of them."""
     product = product_view(problem)
     files = {
@@ -52,8 +55,8 @@ def encode(
 
 
 def decode(
-    folder: Path, manifest: dict[str, Any], files: dict[str, bytes]
-) -> tuple[Problem, ProductStrategy, dict[str, Any] | None]:
+    folder: Path, manifest: JsonObject, files: dict[str, bytes]
+) -> tuple[Problem, ProductStrategy, Proof | None]:
     """Return the problem, the strategy and the proof that the files hold."""
     with blaming(folder, MANIFEST):
         domain = checks.stored_domain(manifest["domain"])
@@ -106,7 +109,7 @@ def _stored_block(arrays: dict[str, AnyArray], b: int, domain: Domain) -> Block:
     return from_integers(tuple(f.astype(np.int64) for f in factors), tuple(bits.tolist()), precisions, terms)
 
 
-def _proof_arrays(proof: dict[str, Any] | None) -> dict[str, AnyArray]:
+def _proof_arrays(proof: Proof | None) -> dict[str, AnyArray]:
     arrays: dict[str, AnyArray] = {}
     for key, value in (proof or {}).items():
         if isinstance(value, list | tuple):  # of arrays of different lengths
@@ -116,22 +119,24 @@ def _proof_arrays(proof: dict[str, Any] | None) -> dict[str, AnyArray]:
     return arrays
 
 
-def _stored_proof(arrays: dict[str, AnyArray]) -> dict[str, Any] | None:
+def _stored_proof(arrays: dict[str, AnyArray]) -> Proof | None:
     held = {key.removeprefix("proof_"): value for key, value in arrays.items() if key.startswith("proof_")}
-    proof: dict[str, Any] = {}
+    proof: Proof = {}
     for name in sorted(held, key=_numbered):
-        value: Any = held[name]
-        if value.dtype.kind == "U":
-            value = checks.text(f"proof_{name}", value)
-        else:
-            value = finite(BLOCKS, f"proof_{name}", value)
-            value = value.item() if value.ndim == 0 else value
+        value = _stored_value(f"proof_{name}", held[name])
         key, part, _ = name.partition("@")
         if part:
             proof.setdefault(key, []).append(value)
         else:
             proof[key] = value
     return proof or None
+
+
+def _stored_value(name: str, array: AnyArray) -> str | float | AnyArray:
+    if array.dtype.kind == "U":
+        return checks.text(name, array)
+    numbers = finite(BLOCKS, name, array)
+    return float(numbers) if numbers.ndim == 0 else numbers
 
 
 def _numbered(name: str) -> tuple[str, int]:
@@ -190,7 +195,7 @@ def _stored_edges(arrays: dict[str, AnyArray], domain: Domain) -> tuple[EdgeArra
     return tuple(found)
 
 
-def _stored_policy(record: dict[str, Any], domain: Domain, edges: tuple[EdgeArray, ...]) -> Policy:
+def _stored_policy(record: JsonObject, domain: Domain, edges: tuple[EdgeArray, ...]) -> Policy:
     named = checks.named_policy(record["spec"], domain)
     if named is not None and not _same_factors(named, edges):
         raise fail("policy", named.spec, "policy.npz does not hold the edges of that policy", WRITE_AGAIN)
@@ -201,7 +206,7 @@ def _stored_policy(record: dict[str, Any], domain: Domain, edges: tuple[EdgeArra
     return made if named else Policy(domain, record["spec"], made.meaning, factors=made.factors)
 
 
-def _workload_record(workload: Workload) -> dict[str, Any]:
+def _workload_record(workload: Workload) -> JsonObject:
     if workload_naming.is_named(workload):
         return {"spec": workload.spec, "file": False}
     return {"spec": checks.described(workload.spec, "workload"), "file": True}
@@ -236,7 +241,7 @@ def _term_arrays(product: ProductProblem) -> dict[str, AnyArray]:
     return arrays
 
 
-def _stored_workload(record: dict[str, Any], arrays: dict[str, AnyArray] | None, domain: Domain) -> Workload:
+def _stored_workload(record: JsonObject, arrays: dict[str, AnyArray] | None, domain: Domain) -> Workload:
     named = checks.named_workload(record["spec"], domain)
     if (named is None) != record["file"]:
         raise fail("workload", repr(record["spec"]), "a workload has either a spec string or a file", WRITE_AGAIN)

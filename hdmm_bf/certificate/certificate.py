@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from functools import singledispatch
-from typing import Any, final
+from typing import Protocol, final, runtime_checkable
 
 from hdmm_bf._checks import fail
-from hdmm_bf._types import AGREEMENT, Noise
+from hdmm_bf._types import AGREEMENT, JsonObject, Noise, Number, Proof
 from hdmm_bf.problem.goal import Kind
 from hdmm_bf.problem.transform import Problem
 
@@ -16,6 +16,21 @@ _MOST_SENSITIVITY_BITS = 1000
 
 _ADDED = frozenset({"worst_variance", "objective", "objective_value", "objective_bound"})
 """What bundles of strategies for the total did not claim at first."""
+
+
+@runtime_checkable
+class Bounds(Protocol):
+    """The SVD bound and the best lower bound for sensitivity 1; None where they cannot be evaluated."""
+
+    @property
+    def svd(self) -> float | None:
+        """The paper's SVD bound."""
+        ...
+
+    @property
+    def lower(self) -> float | None:
+        """The best bound known."""
+        ...
 
 
 @final
@@ -83,7 +98,7 @@ class Certificate:
             return math.inf if self.objective_value > 0 else 0.0
         return self.objective_value / self.objective_bound - 1
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Return the fields as plain values; the exact integer as text, which no JSON reader rounds."""
         gap = self.gap if math.isfinite(self.gap) else None  # no bound is proven
         record = {**asdict(self), "sensitivity_exact": str(self.sensitivity_exact), "gap": gap}
@@ -93,7 +108,9 @@ class Certificate:
 
 
 @singledispatch
-def certify(strategy: Any, problem: Problem, *, noise: Noise, proof: Any, bounds: Any = None) -> Certificate:
+def certify(
+    strategy: object, problem: Problem, *, noise: Noise, proof: Proof | None, bounds: Bounds | None = None
+) -> Certificate:
     """Derive everything about a shipped strategy again; one implementation per record of strategy.
 
     Args:
@@ -106,7 +123,7 @@ def certify(strategy: Any, problem: Problem, *, noise: Noise, proof: Any, bounds
     raise TypeError(f"no certificate for {type(strategy).__name__}")
 
 
-def disagreements(claimed: dict[str, Any], derived: Certificate) -> list[str]:
+def disagreements(claimed: JsonObject, derived: Certificate) -> list[str]:
     """List, in words, every claimed number that differs from the derived one; empty when all agree."""
     found = []
     for name, value in derived.as_dict().items():
@@ -119,7 +136,7 @@ def disagreements(claimed: dict[str, Any], derived: Certificate) -> list[str]:
     return found
 
 
-def _agree(name: str, claimed: Any, derived: Any) -> bool:
+def _agree(name: str, claimed: object, derived: str | Number | None) -> bool:
     if derived is None or isinstance(derived, str | int):
         return bool(claimed == derived)
     if isinstance(claimed, bool) or not isinstance(claimed, int | float) or not math.isfinite(claimed):

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import singledispatch
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack, qr, solve_triangular
 
 from hdmm_bf._checks import fail
-from hdmm_bf._types import AGREEMENT, EPS, SUPPORT_TOLERANCE, Noise, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf._types import AGREEMENT, EPS, SUPPORT_TOLERANCE, Noise, Proof, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.certificate import goals
-from hdmm_bf.certificate.certificate import Certificate, certify, check_noise, scaled_sensitivity
+from hdmm_bf.certificate.certificate import Bounds, Certificate, certify, check_noise, scaled_sensitivity
 from hdmm_bf.certificate.exact import exact_sensitivity, within_limit
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, MatrixStrategy
@@ -52,7 +52,7 @@ class Coordinates(NamedTuple):
 
 
 @singledispatch
-def coordinates(strategy: Any, problem: Problem) -> Coordinates:
+def coordinates(strategy: object, problem: Problem) -> Coordinates:
     """Return the coordinates of a strategy's columns."""
     raise TypeError(f"no coordinates for {type(strategy).__name__}")
 
@@ -75,7 +75,7 @@ def _(_: EdgeStrategy, problem: Problem) -> Coordinates:
 
 @certify.register
 def _(
-    strategy: MatrixStrategy, problem: Problem, *, noise: Noise, proof: dict[str, Any], bounds: Any = None
+    strategy: MatrixStrategy, problem: Problem, *, noise: Noise, proof: Proof, bounds: Bounds | None = None
 ) -> Certificate:
     """Derive everything from the integers; `bounds` are not needed: the edge weights of the proof are evaluated here.
 
@@ -105,7 +105,7 @@ def _(
     return _with_goal(base, problem, proof, own.covariance(solved))
 
 
-def _with_goal(base: Certificate, problem: Problem, proof: dict[str, Any], Y: SquareMatrix) -> Certificate:
+def _with_goal(base: Certificate, problem: Problem, proof: Proof, Y: SquareMatrix) -> Certificate:
     """Add the largest variance, and what is reached and proven of a goal other than the total."""
     goal, square = problem.goal, base.sensitivity**2
     lam = None if goal.kind == "total" else np.asarray(proof["queries"], dtype=np.float64)
@@ -195,7 +195,7 @@ def dual_bound(problem: Problem, V: SquareMatrix, weights: RealVector) -> float:
 
 def _check(strategy: MatrixStrategy, problem: Problem, weights: RealVector) -> None:
     cells, edges = problem.policy.num_cells, problem.policy.num_edges
-    columns, what = (cells, "cell") if strategy.kind == "vertex" else (edges, "edge")
+    columns, what = {"cell": cells, "edge": edges}[strategy.column], strategy.column
     integers, bits = strategy.integers, strategy.bits
     if integers.ndim != 2 or integers.shape[1] != columns:
         shape = " x ".join(map(str, integers.shape))

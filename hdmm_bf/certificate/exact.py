@@ -15,7 +15,6 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import singledispatch
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -45,7 +44,7 @@ Digits = Float64[np.ndarray, "_ ..."]
 
 
 @singledispatch
-def exact_sensitivity(strategy: Any, problem: Problem, noise: Noise) -> int:
+def exact_sensitivity(strategy: object, problem: Problem, noise: Noise) -> int:
     """Return max_e of ||A p_e||_1 (Laplace) or ||A p_e||_2^2 (Gaussian) of a strategy's integers, a whole number.
 
     It is over 2^grid_bits (Laplace) or 4^grid_bits (Gaussian).
@@ -71,7 +70,7 @@ def _(strategy: ProductStrategy, problem: Problem, noise: Noise) -> int:
 
 
 @singledispatch
-def grid_bits(strategy: Any) -> int:
+def grid_bits(strategy: object) -> int:
     """Return the binary places of a strategy's sensitivity."""
     raise TypeError(f"no grid of {type(strategy).__name__}")
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int64
 
 from hdmm_bf._checks import fail
-from hdmm_bf._types import AGREEMENT, Noise, RealVector
+from hdmm_bf._types import AGREEMENT, Noise, Proof, RealVector
 from hdmm_bf.certificate import goals
-from hdmm_bf.certificate.certificate import Certificate, certify, check_noise, scaled_sensitivity
+from hdmm_bf.certificate.certificate import Bounds, Certificate, certify, check_noise, scaled_sensitivity
 from hdmm_bf.certificate.dense import check_weights, dual_bound
 from hdmm_bf.certificate.exact import exact_sensitivity, grid_bits
 from hdmm_bf.certificate.tree_law import TreeLaw, limit
@@ -48,7 +48,7 @@ def _(strategy: TreeNorm) -> int:
 
 @certify.register
 def _(
-    strategy: TreeNorm, problem: Problem, *, noise: Noise, proof: dict[str, Any] | None, bounds: Any = None
+    strategy: TreeNorm, problem: Problem, *, noise: Noise, proof: Proof | None, bounds: Bounds | None = None
 ) -> Certificate:
     """Derive the longest edge and the error; `bounds` are not needed, the proof's edge weights give the yardstick.
 
@@ -66,7 +66,7 @@ def _(
     return base if value is None else replace(base, objective=problem.goal.kind, objective_value=value)
 
 
-def _yardstick(problem: Problem, proof: dict[str, Any] | None) -> tuple[float, float]:
+def _yardstick(problem: Problem, proof: Proof | None) -> tuple[float, float]:
     """The SVD bound and the dual bound of matrix mechanisms; zeros where the domain is too large for them."""
     if proof is None:
         return 0.0, 0.0

@@ -9,13 +9,12 @@ over 10^17 cells be certified.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from hdmm_bf._checks import fail, fits
-from hdmm_bf._types import BOUND_ROUNDING, NOTHING, SUPPORT_TOLERANCE, Noise, RealMatrix, RealVector
-from hdmm_bf.certificate.certificate import Certificate, certify, check_noise, scaled_sensitivity
+from hdmm_bf._types import BOUND_ROUNDING, NOTHING, SUPPORT_TOLERANCE, Noise, Proof, RealMatrix, RealVector
+from hdmm_bf.certificate.certificate import Bounds, Certificate, certify, check_noise, scaled_sensitivity
 from hdmm_bf.certificate.dense import semidefinite_factor
 from hdmm_bf.certificate.exact import GRID_BITS, block_sensitivity, differences, within_limit
 from hdmm_bf.problem.product import ProductProblem, product_view
@@ -30,7 +29,9 @@ _LARGEST_ROW = 2**900
 
 
 @certify.register
-def _(strategy: ProductStrategy, problem: Problem, *, noise: Noise, proof: Any, bounds: Any = None) -> Certificate:
+def _(
+    strategy: ProductStrategy, problem: Problem, *, noise: Noise, proof: Proof | None, bounds: Bounds | None = None
+) -> Certificate:
     """Derive sensitivity, support and error from the integers; the bounds are those given.
 
     Guarantees:

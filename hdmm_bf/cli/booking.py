@@ -6,11 +6,15 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import TYPE_CHECKING, final
 
 import click
 
+from hdmm_bf._types import JsonObject
 from hdmm_bf.cli.show import plain_number
+
+if TYPE_CHECKING:
+    from hdmm_bf.release.ledger import Account
 
 
 @final
@@ -19,11 +23,11 @@ class Booking:
     """Which ledger, its total, whether to make it, the name of the data and what is said about them."""
 
     path: str
-    total: dict[str, Any]
+    total: JsonObject
     new: bool
     name: str
-    said: dict[str, Any]
-    _opened: list[Any] = field(default_factory=list)
+    said: JsonObject
+    _opened: list[Account] = field(default_factory=list)
 
     def check_name(self) -> None:
         """Refuse a name that is none."""
@@ -42,7 +46,7 @@ class Booking:
         else:
             self._opened.append(Ledger(self.path, **self.total).account(self.name, **self.said))
 
-    def account(self) -> Any:
+    def account(self) -> Account:
         """Return the account; a new ledger is made now, when the data are known to be sound."""
         from hdmm_bf.release.ledger import Ledger
 
@@ -58,7 +62,7 @@ class Booking:
         made += [f"Opened the new account {balance.account!r} in {self.path}."] if balance.num_releases == 1 else []
         return [*made, f"Left for {balance.account!r}: {balance.left}."]
 
-    def left(self) -> dict[str, Any]:
+    def left(self) -> JsonObject:
         """Return what is left, as plain values."""
         balance = self._opened[0].ledger.balance(self.name)
         left = {"epsilon": balance.left_epsilon, "rho": balance.left_rho}
@@ -81,7 +85,7 @@ def booking_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(
-        *args: Any,
+        *args: object,
         ledger: str | None,
         data_id: str | None,
         new_ledger: bool,
@@ -89,7 +93,7 @@ def booking_options(command: Callable[..., None]) -> Callable[..., None]:
         data_changed: bool,
         same_data_as: str | None,
         distinct_from: tuple[str, ...],
-        **others: Any,
+        **others: object,
     ) -> None:
         said = {"changed": data_changed, "same_data_as": same_data_as, "distinct_from": distinct_from}
         needless = (data_id, total, new_ledger or None, data_changed or None, same_data_as, distinct_from or None)
@@ -101,7 +105,7 @@ def booking_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _booking(
-    ledger: str | None, name: str | None, new: bool, total: str | None, said: dict[str, Any], given: tuple[Any, ...]
+    ledger: str | None, name: str | None, new: bool, total: str | None, said: JsonObject, given: tuple[object, ...]
 ) -> Booking | None:
     if ledger is None:
         if any(value is not None for value in given):

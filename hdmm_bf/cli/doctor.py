@@ -6,10 +6,10 @@ import os
 import platform
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import click
 
+from hdmm_bf._types import JsonObject
 from hdmm_bf.cli.show import as_json, count, emit, facts
 
 _NEEDED = ("numpy", "scipy", "jax", "jaxlib", "jaxtyping", "optax", "opendp", "networkx", "rich", "threadpoolctl")
@@ -33,7 +33,7 @@ def doctor(as_json: bool) -> None:
         click.echo(_told(record))
 
 
-def _record() -> dict[str, Any]:
+def _record() -> JsonObject:
     from hdmm_bf import __version__
 
     memory = _memory()
@@ -86,7 +86,7 @@ def _pages(name: str) -> int | None:
         return None
 
 
-def _blas() -> list[dict[str, Any]] | str:
+def _blas() -> list[JsonObject] | str:
     """The libraries that NumPy and SciPy calculate with, or why they are not known."""
     try:
         import scipy.linalg  # noqa: F401  # loads its BLAS
@@ -97,12 +97,12 @@ def _blas() -> list[dict[str, Any]] | str:
     return [{name: _plain(found.get(name)) for name in fields} for found in threadpool_info()]
 
 
-def _plain(value: Any) -> str | int | None:
+def _plain(value: object) -> str | int | None:
     """Leave out what is no text or number: SciPy registers a function as the version of its file reader."""
     return value if isinstance(value, str | int) else None
 
 
-def _jax() -> dict[str, Any]:
+def _jax() -> JsonObject:
     try:
         import jax
 
@@ -111,7 +111,7 @@ def _jax() -> dict[str, Any]:
         return {"backend": None, "devices": [], "problem": str(error).split("\n")[0]}
 
 
-def _dense_fits(available: int | None) -> list[dict[str, Any]]:
+def _dense_fits(available: int | None) -> list[JsonObject]:
     """Predicted memory of dense fits beside what is available; empty where fitting cannot be imported."""
     try:
         from hdmm_bf.fit.memory import dense_bytes
@@ -124,7 +124,7 @@ def _dense_fits(available: int | None) -> list[dict[str, Any]]:
     ]
 
 
-def _told(record: dict[str, Any]) -> str:
+def _told(record: JsonObject) -> str:
     rows = [(name, version or _lacking(name)) for name, version in record["versions"].items()]
     total, available = (_size(record["memory"][key]) for key in ("total", "available"))
     rows += [
@@ -153,7 +153,7 @@ def _size(num_bytes: int | None) -> str:
     return "an unknown amount" if num_bytes is None else readable_bytes(num_bytes)
 
 
-def _blas_lines(blas: list[dict[str, Any]] | str) -> list[str]:
+def _blas_lines(blas: list[JsonObject] | str) -> list[str]:
     if isinstance(blas, str):
         return [blas]
     return [
@@ -161,10 +161,10 @@ def _blas_lines(blas: list[dict[str, Any]] | str) -> list[str]:
     ]
 
 
-def _jax_line(jax: dict[str, Any]) -> str:
+def _jax_line(jax: JsonObject) -> str:
     return f"{jax['backend']}: {', '.join(jax['devices'])}" if jax["backend"] else f"does not start: {jax['problem']}"
 
 
-def _fit_line(entry: dict[str, Any]) -> str:
+def _fit_line(entry: JsonObject) -> str:
     verdict = {True: "fits", False: "DOES NOT FIT in what is available", None: "cannot be judged here"}[entry["fits"]]
     return f"{entry['cells']} cells need {_size(entry['bytes'])}: {verdict}"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from hdmm_bf._display import plain
+from hdmm_bf._types import JsonObject
 from hdmm_bf.cli.show import as_json, count, emit
 
 
@@ -22,7 +21,7 @@ def explain(policy: str, as_json: bool) -> None:
     from hdmm_bf import policy as policies
 
     graph = policies.parse(policy)
-    record: dict[str, Any] = {
+    record: JsonObject = {
         "policy": graph.title,
         "num_cells": graph.num_cells,
         "num_edges": graph.num_edges,
@@ -43,7 +42,7 @@ def explain(policy: str, as_json: bool) -> None:
         click.echo(_explanation(record))
 
 
-def _explanation(record: dict[str, Any]) -> str:
+def _explanation(record: JsonObject) -> str:
     kind = "a tree" if record["is_tree"] else count(record["num_components"], "component")
     lines = [
         f"{record['policy']}: {count(record['num_cells'], 'cell')}, {count(record['num_edges'], 'edge')}, {kind}",

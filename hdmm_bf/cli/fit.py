@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import click
 from click.core import ParameterSource
 
 from hdmm_bf._display import percent, plain
-from hdmm_bf.cli.requests import inputs, problem_parameters, requested
+from hdmm_bf._types import JsonObject
+from hdmm_bf.cli.requests import Command, inputs, problem_parameters, requested
 from hdmm_bf.cli.show import BEGAN, INTERRUPTED, Choice, as_json, count, emit, facts, free_name, known, number, progress
+
+if TYPE_CHECKING:
+    from hdmm_bf._types import Noise
+    from hdmm_bf.fit.comparison import Row
+    from hdmm_bf.fit.fit import Fit
+    from hdmm_bf.fit.problem_file import Request
+    from hdmm_bf.objectives.limits import Interruption
+    from hdmm_bf.strategies.search import TracePoint
 
 _GAP = click.option("--gap", default=1e-3, show_default=True, help="Proven distance to stop at.")
 _SECONDS = click.option(
@@ -47,7 +56,17 @@ _STEPS = click.option("--max-steps", type=int, metavar="K", help="Stop after K s
 _WORKERS = click.option("--workers", type=int, metavar="N", help="Laplace: processes [default: one per core].")
 
 
-def _effort(command: Callable[..., Any]) -> Callable[..., Any]:
+class _Family(click.Option):
+    """An option whose help lists the families, which are loaded only when it is read."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
+        """Return the option and the names of all families."""
+        from hdmm_bf.strategies import registry
+
+        return "--family F", f"Search one alone: {', '.join(registry.names())}."
+
+
+def _effort(command: Command) -> Command:
     """Add --quick and --thorough, for how long a Laplace search goes on without a gain."""
     quick = click.option("--quick", "effort", flag_value="quick", help="Pure epsilon: one look at every family.")
     thorough = click.option("--thorough", "effort", flag_value="thorough", help="Pure epsilon: go on far longer.")
@@ -63,7 +82,7 @@ def _effort(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--rho", type=float, metavar="R", help="The same for zero-concentrated privacy.")
 @as_json
 @click.pass_context
-def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
+def bound(context: click.Context, /, as_json: bool, **_: object) -> None:
     """Prove how small the error of any strategy can be.
 
     Prints the paper's SVD bound and the tight bound, both for sensitivity 1 and without the privacy parameters.
@@ -113,7 +132,7 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 @problem_parameters
 @_NOISE
 @click.option("--out", "-o", metavar="B", help="Write the bundle B, a folder.")
-@click.option("--family", metavar="F", help="Search one family alone, such as vertex.")
+@click.option("--family", cls=_Family, metavar="F")
 @_OBJECTIVE
 @_TARGETS
 @_SEED
@@ -127,7 +146,7 @@ def bound(context: click.Context, /, as_json: bool, **_: Any) -> None:
 @click.option("--devices", type=int, metavar="N", help="Spread the search over N devices of JAX.")
 @as_json
 @click.pass_context
-def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any) -> None:
+def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: object) -> None:
     """Search for the strategy of least expected error, certify it, and write it as a bundle.
 
     Takes --workload and --policy, or a problem FILE (see hdmm-bf init). Ctrl-C keeps the best so far, in B or in
@@ -189,7 +208,7 @@ def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: Any)
 @_BOUND_SECONDS
 @as_json
 @click.pass_context
-def certify(context: click.Context, /, as_json: bool, file_of_strategy: str, **_: Any) -> None:
+def certify(context: click.Context, /, as_json: bool, file_of_strategy: str, **_: object) -> None:
     """Put the strategy A on a grid, derive its sensitivity, error and bound, and write it as a bundle.
 
     A has one row per measurement and one column per cell; its scale does not matter. The bundle can be verified and
@@ -203,7 +222,7 @@ def certify(context: click.Context, /, as_json: bool, file_of_strategy: str, **_
     asked = requested(context)
     check_apart([asked.out], [*inputs(context, asked), file_of_strategy])
     matrix = read_matrix(file_of_strategy)[1]
-    noise: Any = asked.noise  # gaussian or laplace
+    noise = cast("Noise", asked.noise)  # gaussian or laplace
     made = given.certify(asked.workload, asked.policy, matrix, noise=noise, max_seconds=asked.max_seconds)
     if asked.out is not None:
         made.save(asked.out)
@@ -215,7 +234,7 @@ def certify(context: click.Context, /, as_json: bool, file_of_strategy: str, **_
         click.echo(f"Wrote {plain(asked.out)}; check it with: hdmm-bf verify {plain(asked.out)}")
 
 
-def _code(pressed: Any) -> int:
+def _code(pressed: Interruption) -> int:
     return INTERRUPTED if pressed.noted else 0
 
 
@@ -234,7 +253,7 @@ def _code(pressed: Any) -> int:
 @_DELTA
 @as_json
 @click.pass_context
-def compare(context: click.Context, /, as_json: bool, **_: Any) -> None:
+def compare(context: click.Context, /, as_json: bool, **_: object) -> None:
     """Set the paper's and the classical mechanisms beside ours and the bounds.
 
     With --epsilon, and --delta for Gaussian noise, sets the noises side by side by the error of a release.
@@ -263,7 +282,7 @@ def compare(context: click.Context, /, as_json: bool, **_: Any) -> None:
     context.exit(_code(pressed))
 
 
-def _mechanisms(rows: Any, made: Any) -> tuple[list[str], dict[str, Any]]:
+def _mechanisms(rows: list[Row], made: Fit) -> tuple[list[str], JsonObject]:
     """Lay out mechanisms by their unit error."""
     records = [{**row._asdict(), "ratio_to_lower": known(row.ratio_to_lower)} for row in rows]
     summary = made.summary()
@@ -284,7 +303,7 @@ def _mechanisms(rows: Any, made: Any) -> tuple[list[str], dict[str, Any]]:
     return lines, {"rows": records, **bounds}
 
 
-def _noises(asked: Any, show: Any) -> tuple[list[str], dict[str, Any]]:
+def _noises(asked: Request, show: Callable[[TracePoint], None]) -> tuple[list[str], JsonObject]:
     """Lay out noises by the error of a release."""
     from hdmm_bf.fit.noises import compare_noises
     from hdmm_bf.problem import inputs
@@ -306,7 +325,7 @@ def _noises(asked: Any, show: Any) -> tuple[list[str], dict[str, Any]]:
     return lines, {"rows": records, "budget": budget, "any_unbiased_rmse": floor}
 
 
-def _unbiased(asked: Any, lower: float) -> float | None:
+def _unbiased(asked: Request, lower: float) -> float | None:
     """Return the rmse that no unbiased mechanism is below at the budget of a request."""
     from hdmm_bf.bounds.unbiased import unbiased_error
     from hdmm_bf.fit.problem_file import check_budget
@@ -322,7 +341,7 @@ _MEASURED = {"gaussian": "row", "laplace": "row", "norm": "set"}
 """What a strategy is made of."""
 
 
-def _beside_matrices(record: dict[str, Any]) -> str:
+def _beside_matrices(record: JsonObject) -> str:
     """Say where a tree norm stands beside the bound that matrix mechanisms have."""
     if not record["matrix_bound"]:
         return f"by {record['family']}"
@@ -330,7 +349,7 @@ def _beside_matrices(record: dict[str, Any]) -> str:
     return f"{ratio:.4f} times the bound of matrix mechanisms, by {record['family']}"
 
 
-def _bounds(record: dict[str, Any]) -> list[tuple[str, str]]:
+def _bounds(record: JsonObject) -> list[tuple[str, str]]:
     if record["noise"] == "norm":
         return [("matrix bound", f"{number(record['matrix_bound'])}   a yardstick: it does not bind tree norms")]
     return [("lower bound", number(record["lower_bound"])), ("SVD bound", number(record["svd_bound"]))]
@@ -343,7 +362,7 @@ _GOALS = {
 }
 
 
-def _objective(made: Any) -> list[tuple[str, str]]:
+def _objective(made: Fit) -> list[tuple[str, str]]:
     """Say what was reached of an objective other than the total."""
     if made.objective == "total":
         return []
@@ -354,7 +373,7 @@ def _objective(made: Any) -> list[tuple[str, str]]:
     return [("objective", f"{number(value)}   {_GOALS[made.objective]}; {proven}")]
 
 
-def describe(made: Any) -> str:
+def describe(made: Fit) -> str:
     """Say what a fit reached, for people."""
     from hdmm_bf import policy as policies
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from hdmm_bf._display import plain as escaped
 from hdmm_bf.cli.show import as_json, count, emit, number
+
+if TYPE_CHECKING:
+    from hdmm_bf.release.ledger import Balance, Entry, Total
 
 
 @click.command(short_help="List what was spent on which data.", epilog="Example: hdmm-bf ledger spent.db")
@@ -34,7 +37,7 @@ def ledger(file: str, as_json: bool) -> None:
                 click.echo(f"    {escaped(_line(entry))}")
 
 
-def _account(balance: Any, total: Any) -> list[str]:
+def _account(balance: Balance, total: Total) -> list[str]:
     also = f" (also {', '.join(balance.names[1:])})" if len(balance.names) > 1 else ""
     plain = "no plain sum" if balance.epsilon is None else f"epsilon {number(balance.epsilon)}"
     plain += f", delta {number(balance.delta)}" if balance.delta else ""
@@ -45,7 +48,7 @@ def _account(balance: Any, total: Any) -> list[str]:
     return [head, f"  spent  {plain}; {zcdp}", f"  left   {balance.left}"]
 
 
-def _line(entry: Any) -> str:
+def _line(entry: Entry) -> str:
     cost = f"epsilon {entry.epsilon}" if entry.epsilon is not None else f"rho {entry.rho}"
     cost += f", delta {entry.delta}" if entry.delta is not None else ""
     cost = "public, no cost" if entry.noise == "public" else cost

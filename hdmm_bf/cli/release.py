@@ -6,13 +6,19 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from hdmm_bf._display import plain
+from hdmm_bf._types import JsonObject
 from hdmm_bf.cli.booking import Booking, booking_options
 from hdmm_bf.cli.show import Choice, as_json, count, emit, facts, number, option_number
+
+if TYPE_CHECKING:
+    from hdmm_bf.fit.fit import Fit
+    from hdmm_bf.release.plan import Plan
+    from hdmm_bf.workload import Workload
 
 
 @click.command(
@@ -116,11 +122,11 @@ def _check_files(
 
 
 def _released(
-    made: Any,
-    settled: Any,
+    made: Fit,
+    settled: Plan,
     counts: tuple[str, str],
     targets: tuple[str, str | None],
-    asked: Any,
+    asked: Workload | None,
     level: float,
     steps: list[str],
     booking: Booking | None,
@@ -146,7 +152,7 @@ def _released(
     return files
 
 
-def _tell(record: dict[str, Any], settled: Any, as_json: bool, last: list[str]) -> None:
+def _tell(record: JsonObject, settled: Plan, as_json: bool, last: list[str]) -> None:
     if as_json:
         emit(record)
         return
@@ -163,12 +169,12 @@ def _tell(record: dict[str, Any], settled: Any, as_json: bool, last: list[str]) 
         click.echo(plain(line))
 
 
-def _worst(settled: Any) -> str:
+def _worst(settled: Plan) -> str:
     worst = settled.worst_stddev
     return "" if worst is None else f"; the worst has a standard deviation of {number(worst)}"
 
 
-def _noise(settled: Any) -> str:
+def _noise(settled: Plan) -> str:
     if settled.noise == "norm":
         return "whole numbers on the cells, by the norm of a tree"
     return f"discrete {settled.noise}, standard deviation {number(settled.stddev)} on the strategy's answers"

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import click
 
@@ -45,7 +45,7 @@ def reproduce(figures: tuple[str, ...], smoke: bool, out: str, as_json: bool) ->
     click.echo(f"Wrote {os.path.normpath(folder / told['report'])}")
 
 
-def _experiments() -> Any:
+def _experiments() -> ModuleType:
     """The experiments live beside the package in the source, not in the installed one."""
     if importlib.util.find_spec("matplotlib") is None:
         raise click.UsageError("reproduce draws with matplotlib; install hdmm-bf[plot].")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -13,12 +13,14 @@ from click.core import ParameterSource
 if TYPE_CHECKING:
     from hdmm_bf.fit.problem_file import Request
 
+Command = TypeVar("Command", bound=Callable[..., object])
+
 _BUDGET = ("epsilon", "delta", "rho")
 _OPTIONS = ("noise", "gap", "family", "seed", "max_seconds", "max_steps", "workers", "effort", "out")
 _GOAL = ("objective", "targets")
 
 
-def problem_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
+def problem_parameters(command: Command) -> Command:
     """Take a problem file as argument or as `--problem`, and a workload and a policy beside or instead of it."""
     for add in (
         click.option("--policy", "-g", metavar="G", help="Spec such as line:64, or a graph file."),

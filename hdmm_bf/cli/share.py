@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from hdmm_bf._display import plain
+from hdmm_bf._types import JsonObject
 from hdmm_bf.cli.fit import describe
 from hdmm_bf.cli.show import Choice, as_json, emit
 
@@ -61,7 +60,7 @@ class _Format(click.ParamType[str]):
         """List the formats."""
         return "Choose from: " + ", ".join(self._choice().choices)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the format, or refuse it."""
         return self._choice().convert(value, param, ctx)
 
@@ -89,8 +88,9 @@ def export(bundle: str, kind: str, out: str, what: str, dense: bool, as_json: bo
     made = loading.load(bundle)
     path = write_matrix(made, out, kind=kind, what=what, dense=dense)  # type: ignore[arg-type]
     rows, tree = made.num_rows, made.strategy.kind == "tree"
-    columns = made.problem.policy.num_edges if made.strategy.kind == "edge" else made.problem.policy.num_cells
-    record: dict[str, Any] = {"bundle": bundle, "file": str(path), "format": kind, "what": what}
+    policy = made.problem.policy
+    columns = {"cell": policy.num_cells, "edge": policy.num_edges}[made.strategy.column]
+    record: JsonObject = {"bundle": bundle, "file": str(path), "format": kind, "what": what}
     if as_json:
         emit(record)
     else:

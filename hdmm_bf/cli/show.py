@@ -11,11 +11,17 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from hdmm_bf._display import percent, plain
+from hdmm_bf._types import JsonObject
+
+if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
+
+    from hdmm_bf.strategies.search import TracePoint
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
@@ -37,7 +43,7 @@ def plain_number(text: str) -> float | None:
 class Choice(click.Choice[str]):
     """One of several words; a mistyped one is answered with the nearest."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the word, or refuse it."""
         from hdmm_bf._checks import nearest
 
@@ -83,13 +89,13 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, whether or not there was a result to keep."""
 
 
-def emit(record: dict[str, Any]) -> None:
+def emit(record: JsonObject) -> None:
     """Print one JSON object."""
     click.echo(json.dumps(record))
 
 
 @contextlib.contextmanager
-def progress(title: str) -> Iterator[Callable[[Any], None]]:
+def progress(title: str) -> Iterator[Callable[[TracePoint], None]]:
     """Show error, bound, gap, time and time left on standard error while it is a terminal; silent otherwise."""
     if not sys.stderr.isatty():
         yield lambda point: None
@@ -101,13 +107,13 @@ def progress(title: str) -> Iterator[Callable[[Any], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4) as bar:
         task = bar.add_task(f"{title} ...", total=None, ends=math.inf)
 
-        def update(point: Any) -> None:
+        def update(point: TracePoint) -> None:
             bar.update(task, description=step(title, point), ends=time.monotonic() + point.left)
 
         yield update
 
 
-def step(title: str, point: Any) -> str:
+def step(title: str, point: TracePoint) -> str:
     """Say how far a search is."""
     if not point.bound > 0:
         return f"{title}: error {point.error:.6g}"
@@ -122,7 +128,7 @@ def remaining(seconds: float) -> str:
     return f"about {whole} s left" if whole < 120 else f"about {round(whole / 60)} min left"
 
 
-def _left_column() -> Any:
+def _left_column() -> ProgressColumn:
     """Return a column that counts the forecast of the last step down."""
     from rich.progress import ProgressColumn, Task
     from rich.text import Text

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Int64
 
@@ -16,7 +14,7 @@ _LARGEST_COUNT = 2**53
 _LARGEST_TOTAL = 2**62
 
 
-def checked_counts(problem: Problem, counts: Any) -> Int64[np.ndarray, " n"]:
+def checked_counts(problem: Problem, counts: object) -> Int64[np.ndarray, " n"]:
     """Return the histogram as int64, one entry a cell; refusals say what is wrong but show no count."""
     if isinstance(counts, np.ma.MaskedArray):
         raise fail("release", "counts", "are a masked array", "Fill the masked cells, for example with 0.")
@@ -43,7 +41,7 @@ def checked_counts(problem: Problem, counts: Any) -> Int64[np.ndarray, " n"]:
     return x
 
 
-def as_tables(problem: Problem, counts: Any) -> Tables:
+def as_tables(problem: Problem, counts: object) -> Tables:
     """Accept a histogram or records."""
     if isinstance(counts, Records):
         if not _same_attributes(counts.domain, problem.policy.domain):

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, final
+from typing import TypeAlias, final, overload
 
 import numpy as np
 
 from hdmm_bf._checks import MAX_BITS, as_array, fail, listed, nearest, positive_int, written_whole
+from hdmm_bf._types import AnyArray
 
 _SIZE_ADVICE = "Give one size for each attribute, for example 64 or 32x32."
 _LABEL_ADVICE = "Give one name and one list of labels (or None) for each attribute."
@@ -98,7 +99,7 @@ class Domain:
             nearest(name, self.names) if isinstance(name, str) else f"Use 0 to {self.num_attributes - 1}.",
         )
 
-    def ravel(self, values: Sequence[Any]) -> Any:
+    def ravel(self, values: Sequence[int | AnyArray]) -> int | AnyArray:
         """Return the cell number of value numbers, one (scalar or array) for each attribute."""
         if len(values) != self.num_attributes:
             raise fail(
@@ -127,7 +128,13 @@ class Domain:
         cells = np.ravel_multi_index(tuple(arrays), self.sizes)
         return int(cells) if np.ndim(cells) == 0 else cells
 
-    def unravel(self, cells: Any) -> tuple[Any, ...]:
+    @overload
+    def unravel(self, cells: int) -> tuple[int, ...]: ...
+
+    @overload
+    def unravel(self, cells: AnyArray) -> tuple[AnyArray, ...]: ...
+
+    def unravel(self, cells: int | AnyArray) -> tuple[int, ...] | tuple[AnyArray, ...]:
         """Return the value numbers of a cell, or of an array of cells, one for each attribute."""
         self.check_numbered("domain.unravel")
         array = as_array("domain.unravel", "cells", cells)

@@ -15,7 +15,7 @@ from hdmm_bf.fit.reserve import dense_seconds
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies import from_draft, limits
 from hdmm_bf.strategies.drafts import Draft
-from hdmm_bf.strategies.gaussian import fit_product
+from hdmm_bf.strategies.gaussian import fit_product, kronecker
 from hdmm_bf.strategies.laplace import cells as cells_laplace
 
 _SECONDS = 240.0
@@ -33,11 +33,11 @@ def cells_apply(product: ProductProblem, options: FitOptions) -> bool:
     Unless the family is asked for, a time limit must leave room for the certificate.
     """
     applies = cells_laplace.FAMILY.applies(product)
-    if options.family == "cells" and not applies:
-        shown = f"family='cells' for {product.problem.policy.num_cells} cells"
+    if options.family == cells_laplace.FAMILY.name and not applies:
+        shown = f"family={options.family!r} for {product.problem.policy.num_cells} cells"
         raise fail("fit", shown, cells_laplace.FAMILY.needs, "Leave the family out.")
     if options.family is not None or not applies:
-        return options.family == "cells"
+        return options.family == cells_laplace.FAMILY.name
     seconds = options.max_seconds
     return seconds is None or dense_seconds(product.problem, "gaussian") < _CERTIFICATE_SHARE * seconds
 
@@ -48,7 +48,7 @@ def fit_cells_dense(product: ProductProblem, options: FitOptions) -> Fit:
     reserve = 0.0 if options.max_seconds is None else dense_seconds(problem, "gaussian")
     with limits.limited(options.until(reserve)):
         with limits.limited(limits.now() + _BOUND_SHARE * limits.time_left()):
-            lower = fit_product(product, gap=_BOUND_GAP, family="kronecker")
+            lower = fit_product(product, gap=_BOUND_GAP, family=kronecker.FAMILY.name)
         found = cells_laplace.fit_cells(
             product,
             seed=options.seed,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import singledispatch
-from typing import Any
 
 import numpy as np
 
 from hdmm_bf._checks import InputError, fail
-from hdmm_bf._types import BOUND_ROUNDING, Noise
+from hdmm_bf._types import BOUND_ROUNDING, Noise, Proof
 from hdmm_bf.bounds.products import ProductBounds, product_bound
 from hdmm_bf.certificate import Certificate, certify
 from hdmm_bf.fit.fit import Fit
@@ -26,36 +25,36 @@ MOST_LISTED = 2**22
 
 
 @singledispatch
-def factor_bounds(strategy: Any, problem: Problem, proof: dict[str, Any] | None) -> ProductBounds | None:
+def factor_bounds(strategy: object, problem: Problem, proof: Proof | None) -> ProductBounds | None:
     """Evaluate bounds that the certificate has no code for."""
     raise TypeError(f"no bounds for {type(strategy).__name__}")
 
 
 @factor_bounds.register(MatrixStrategy)
 @factor_bounds.register(TreeNorm)
-def _(_: MatrixStrategy | TreeNorm, problem: Problem, proof: dict[str, Any] | None) -> ProductBounds | None:
+def _(_: MatrixStrategy | TreeNorm, problem: Problem, proof: Proof | None) -> ProductBounds | None:
     return None  # the certificate evaluates the edge weights
 
 
 @factor_bounds.register
-def _(_: ProductStrategy, problem: Problem, proof: dict[str, Any] | None) -> ProductBounds | None:
+def _(_: ProductStrategy, problem: Problem, proof: Proof | None) -> ProductBounds | None:
     return product_bound(product_view(problem), proof)
 
 
-def certificate(strategy: Strategy, problem: Problem, *, noise: Noise, proof: dict[str, Any] | None) -> Certificate:
+def certificate(strategy: Strategy, problem: Problem, *, noise: Noise, proof: Proof | None) -> Certificate:
     """Return the certificate of a strategy, with the bounds that its proof gives."""
     bounds = factor_bounds(strategy, problem, proof)
     return with_queries(strategy, problem, certify(strategy, problem, noise=noise, proof=proof, bounds=bounds), proof)
 
 
 @singledispatch
-def with_queries(strategy: Any, problem: Problem, derived: Certificate, proof: dict[str, Any] | None) -> Certificate:
+def with_queries(strategy: object, problem: Problem, derived: Certificate, proof: Proof | None) -> Certificate:
     """Add what is known of single queries, where the certificate has no code for it."""
     return derived
 
 
 @with_queries.register
-def _(strategy: ProductStrategy, problem: Problem, derived: Certificate, proof: dict[str, Any] | None) -> Certificate:
+def _(strategy: ProductStrategy, problem: Problem, derived: Certificate, proof: Proof | None) -> Certificate:
     """From the variances of all answers, as a release computes them, if they can be listed."""
     goal, m = problem.goal, problem.workload.num_queries
     if m > MOST_LISTED and goal.kind != "total":
@@ -85,7 +84,7 @@ def _(strategy: ProductStrategy, problem: Problem, derived: Certificate, proof: 
 def certified(
     problem: Problem,
     strategy: Strategy,
-    proof: dict[str, Any] | None,
+    proof: Proof | None,
     options: FitOptions,
     *,
     status: Status,

@@ -23,7 +23,7 @@ class Row(NamedTuple):
     kind: str
 
 
-def compare(workload: Any, policy: Any, *, noise: Noise, **options: Any) -> tuple[list[Row], Fit]:
+def compare(workload: object, policy: object, *, noise: Noise, **options: Any) -> tuple[list[Row], Fit]:
     """Return the paper's, the classical and our mechanisms, best first, and our fit with its bounds.
 
     On domains too large for dense matrices the others are left out.

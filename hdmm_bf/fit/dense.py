@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from hdmm_bf._linalg import threads_for
-from hdmm_bf._types import Effort, RealVector, SquareMatrix
+from hdmm_bf._types import Effort, Proof, RealVector, SquareMatrix
 from hdmm_bf.bounds.dense import is_public, uniform
 from hdmm_bf.fit.certified import certified
 from hdmm_bf.fit.fit import Fit, OwnValue
@@ -79,7 +79,7 @@ def with_own(made: Fit, bound: float | None, shape: str) -> Fit:
     return replace(made, own=own, why=why, status=status)
 
 
-def edge_proof(weights: RealVector, queries: RealVector | None = None) -> dict[str, Any]:
+def edge_proof(weights: RealVector, queries: RealVector | None = None) -> Proof:
     """Return what proves a bound: weights on the edges, and on the queries for goals other than the total."""
     return {"kind": "edges", "weights": weights} | ({} if queries is None else {"queries": queries})
 
@@ -161,7 +161,7 @@ def _portfolio(
     problem: Problem,
     options: FitOptions,
     initial: Draft | None,
-    lower: Outcome[Any, RealVector],
+    lower: Outcome[object, RealVector],
     table: portfolio.Table,
     floors: portfolio.Floors,
     limit: float,

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
 from hdmm_bf import __version__, _display, bundle
 from hdmm_bf import policy as policies
 from hdmm_bf._checks import fail, whole_numbers
-from hdmm_bf._types import Noise, RealMatrix, RealVector
+from hdmm_bf._types import JsonObject, Noise, Proof, RealMatrix, RealVector
 from hdmm_bf.bounds.dense import Bounds
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.problem.goal import Targets, goal
@@ -79,12 +79,12 @@ class Fit:
     problem: Problem
     strategy: Strategy
     certificate: Certificate
-    proof: dict[str, Any] | None
+    proof: Proof | None
     requested_gap: float
     seed: int
     status: Status
     seconds: float
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
     trace: tuple[TracePoint, ...] = ()
     reached: Mapping[str, float] = field(default_factory=dict)
     why: str = ""
@@ -305,7 +305,7 @@ class Fit:
             raise fail("fit.per_query_stddev", f"query {worst}", f"queries are 0 to {m - 1}", "Correct it.")
         return np.asarray(np.sqrt(self.recovery.variances(self.problem.workload, settled, chosen)))
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """Return the facts about this fit as plain values."""
         workload, policy, lower = self.problem.workload, self.problem.policy, self.certificate.lower_bound
         return {
@@ -336,7 +336,7 @@ class Fit:
             "worst_variance": self.worst_variance,
         }
 
-    def _claims(self) -> dict[str, Any]:
+    def _claims(self) -> JsonObject:
         """Return what a bundle says of a fit in its manifest."""
         kept = np.unique(np.linspace(0, len(self.trace) - 1, min(len(self.trace), TRACE_KEPT)).astype(int))
         return {

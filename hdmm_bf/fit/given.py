@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from jaxtyping import Int64
 
 from hdmm_bf._checks import fail, fits, real_matrix
@@ -32,7 +30,7 @@ _MOST_BITS, _LARGEST = 40, 2**52
 
 
 def certify(
-    workload: Any, policy: Any, strategy: Any, *, noise: Noise = "gaussian", max_seconds: float | None = None
+    workload: object, policy: object, strategy: object, *, noise: Noise = "gaussian", max_seconds: float | None = None
 ) -> Fit:
     """Put a strategy from anywhere on a grid, certify it, and return it as a `Fit` that can be saved and released.
 
@@ -70,7 +68,7 @@ def certify(
         return certified(problem, on_grid, proof, options, status="certified")
 
 
-def _checked(strategy: Any, problem: Problem) -> RealMatrix:
+def _checked(strategy: object, problem: Problem) -> RealMatrix:
     n = problem.policy.num_cells
     advice = f"Give one column for each of the {n} cells."
     if isinstance(strategy, Matrix):
@@ -78,7 +76,7 @@ def _checked(strategy: Any, problem: Problem) -> RealMatrix:
     A = real_matrix("certify", "strategy", strategy, advice=advice)
     if A.shape[1] != n:
         raise fail("certify", f"a strategy of shape {A.shape}", f"the policy has {n} cells", advice)
-    if sp.issparse(A):
+    if not isinstance(A, np.ndarray):
         fits("certify", f"{A.shape[0]} x {n}", A.shape[0] * n * 8, advice="Use fewer rows.")
         A = A.toarray()
     empty = np.flatnonzero(~np.any(A, axis=1))

@@ -17,7 +17,7 @@ import numpy as np
 
 from hdmm_bf._checks import fail
 from hdmm_bf._linalg import threads_for
-from hdmm_bf._types import RealVector
+from hdmm_bf._types import Proof, RealVector
 from hdmm_bf.bounds.dense import is_public, uniform
 from hdmm_bf.fit.certified import certificate, certified
 from hdmm_bf.fit.dense import default_seconds, edge_proof, with_own
@@ -59,7 +59,7 @@ class Rounds(Protocol):
     def next(self, lam: RealVector, v: RealVector) -> RealVector:
         """Return the weights after a round that ended with these variances of the queries."""
 
-    def proof(self, lam: RealVector, found: dict[str, Any] | None) -> dict[str, Any] | None:
+    def proof(self, lam: RealVector, found: Proof | None) -> Proof | None:
         """Return what proves a bound for the goal, given the weights and the proof of a round."""
 
 
@@ -96,7 +96,7 @@ class ByQuery:
         each = self.forms.scales * v
         return _moved(lam, each if self.forms.groups is None else np.bincount(self.forms.groups, each))
 
-    def proof(self, lam: RealVector, found: dict[str, Any] | None) -> dict[str, Any] | None:
+    def proof(self, lam: RealVector, found: Proof | None) -> Proof | None:
         """Return the Gaussian weights; tree norms keep their yardstick."""
         return found if self.noise == "norm" else edge_proof(self._weights.edges, self._weights.queries)
 
@@ -127,7 +127,7 @@ class ByTable:
         each = by_table(self.problem, self.problem.goal.scales(self.problem.workload) * v)
         return _moved(lam, np.array([table.max() for table in each]) ** 2)  # safe: edges follow in every round
 
-    def proof(self, lam: RealVector, found: dict[str, Any] | None) -> dict[str, Any] | None:
+    def proof(self, lam: RealVector, found: Proof | None) -> Proof | None:
         """Add the weights of the tables to what was proven with them."""
         return None if found is None else {**found, "tables": lam.tolist()}
 

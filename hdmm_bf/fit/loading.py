@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from hdmm_bf import bundle
 from hdmm_bf._checks import fail
 from hdmm_bf._display import plain
 from hdmm_bf._linalg import AGREEMENT, BOUND_ROUNDING, threads_for
+from hdmm_bf._types import JsonObject
 from hdmm_bf.bundle.checks import BLOCKS, STRATEGY, TREE, refuse
 from hdmm_bf.certificate import Certificate, disagreements
 from hdmm_bf.fit.certified import certificate
@@ -83,13 +83,13 @@ def _derive(path: str | Path, contents: bundle.Contents) -> Certificate:
         raise refuse(path, file, f"cannot be certified ({error})") from None
 
 
-def _disagreements(manifest: dict[str, Any], claimed: dict[str, Any], made: Fit) -> list[str]:
+def _disagreements(manifest: JsonObject, claimed: JsonObject, made: Fit) -> list[str]:
     found = [f"certificate.json: {item}" for item in disagreements(claimed, made.certificate)]
     found += [f"manifest.json: {item}" for item in _manifest_disagreements(manifest, made)]
     return [plain(item) for item in found]
 
 
-def _manifest_disagreements(manifest: dict[str, Any], made: Fit) -> list[str]:
+def _manifest_disagreements(manifest: JsonObject, made: Fit) -> list[str]:
     """List what a manifest claims and is not so: the certificate's numbers, then what follows from them."""
     certificate = made.certificate
     found = disagreements({**manifest, "support": certificate.support}, certificate)
@@ -115,8 +115,9 @@ def _manifest_disagreements(manifest: dict[str, Any], made: Fit) -> list[str]:
     return found
 
 
-def _same(claimed: Any, derived: Any) -> bool:
+def _same(claimed: object, derived: object) -> bool:
     if isinstance(derived, float):
-        number = isinstance(claimed, int | float) and not isinstance(claimed, bool)
-        return number and math.isclose(claimed, derived, rel_tol=AGREEMENT)
+        if isinstance(claimed, bool) or not isinstance(claimed, int | float):
+            return False
+        return math.isclose(claimed, derived, rel_tol=AGREEMENT)
     return type(claimed) is type(derived) and bool(claimed == derived)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
 
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import Noise
@@ -15,6 +14,7 @@ from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies import registry
 from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.laplace import p_identity, vertex
+from hdmm_bf.strategies.laplace.structured import choose_laplace
 
 DENSE_CELLS: dict[Noise, int] = {"gaussian": 4096, "laplace": 4096, "norm": 2**14}
 """Cells up to which dense matrices are searched when nothing else is asked for: beyond, a fit takes many minutes."""
@@ -49,8 +49,8 @@ _FACTORS = 2
 
 
 def memory_needed(
-    workload: Any,
-    policy: Any,
+    workload: object,
+    policy: object,
     *,
     noise: Noise = "gaussian",
     family: str | None = None,
@@ -66,7 +66,7 @@ def memory_needed(
     large = family is None and is_large(problem, noise)
     product = as_product(problem) if by_factors or large else None
     if product is not None:
-        return product_bytes(product, family or (choose(product) if noise == "gaussian" else "kronecker"))
+        return product_bytes(product, family or structured_family(product, noise))
     edges = problem.policy.num_edges
     if noise == "norm":
         return norm_bytes(problem)
@@ -74,6 +74,11 @@ def memory_needed(
         return dense_bytes(problem.policy.num_cells, edges)
     one = dense_bytes(problem.policy.num_cells, edges) + _laplace_bytes(problem)
     return one * (workers or default_workers())
+
+
+def structured_family(product: ProductProblem, noise: Noise) -> str:
+    """Return the family in which a product is searched when none is asked for."""
+    return choose(product) if noise == "gaussian" else choose_laplace(product)
 
 
 def is_large(problem: Problem, noise: Noise) -> bool:

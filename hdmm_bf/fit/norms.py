@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from hdmm_bf._checks import InputError
 from hdmm_bf._linalg import threads_for
-from hdmm_bf._types import Effort, RealVector
+from hdmm_bf._types import Effort, JsonObject, Proof, RealVector
 from hdmm_bf.bounds.dense import is_public, uniform
 from hdmm_bf.certificate.norms import MOST_CELLS, fixed_roots
 from hdmm_bf.fit.certified import certified
@@ -40,7 +40,7 @@ _LEAST_WEIGHT = 2.0**-7
 def fit_norm(problem: Problem, options: FitOptions) -> Fit:
     """Search trees and their weights, put the best on a grid, and certify it."""
     cells = problem.policy.num_cells
-    proof: dict[str, Any] | None = {"kind": "edges", "weights": uniform(problem.policy.num_edges)}
+    proof: Proof | None = {"kind": "edges", "weights": uniform(problem.policy.num_edges)}
     with threads_for(min(cells, MOST_CELLS)):
         if cells <= MOST_CELLS and is_public(problem):
             return certified(problem, from_tree(_any_tree(problem)), proof, options, status="exact")
@@ -58,7 +58,7 @@ def fit_norm(problem: Problem, options: FitOptions) -> Fit:
                 max_iterations=options.max_steps,
                 callback=options.callback,
             )
-        told: dict[str, Any] = {"status": found.status, "reached": reached}
+        told: JsonObject = {"status": found.status, "reached": reached}
         best = from_tree(found.best)
         try:
             tree_sampler(best, problem.policy, 1.0)

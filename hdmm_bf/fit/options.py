@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, cast, final, get_args
+from typing import cast, final, get_args
 
 import numpy as np
 
 from hdmm_bf._checks import fail, finite, nearest, whole_number
-from hdmm_bf._types import Effort, Noise, RealVector
+from hdmm_bf._types import Effort, JsonObject, Noise, RealVector
 from hdmm_bf.certificate import Certificate
+from hdmm_bf.certificate.dense import coordinates
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.parallel.devices import Mesh
 from hdmm_bf.problem.product import ProductProblem
@@ -20,6 +21,7 @@ from hdmm_bf.strategies import Callback, Status, limits, registry
 from hdmm_bf.strategies.drafts import Draft, draft
 from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.laplace import p_identity
+from hdmm_bf.strategies.records import MatrixStrategy
 
 DEFAULT_GAP = 1e-3
 PRODUCT_FAMILIES = registry.names(structured=True)
@@ -65,7 +67,7 @@ class FitOptions:
         left = self.max_seconds - reserve
         return self.origin + (left if left > 0 else self.max_seconds / 2)
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> JsonObject:
         """Return the limits and choices that were made, for the record."""
         names = ("max_seconds", "max_steps", "family", "workers")
         effort = {} if self.effort == "normal" else {"effort": self.effort}
@@ -175,7 +177,7 @@ def check_spread(problem: Problem, options: FitOptions, product: ProductProblem 
         raise fail("fit", "devices with noise='norm'", "searches of tree norms run on the host", "Leave devices out.")
     if product is not None:
         name = family or choose(product)
-        if noise == "gaussian" and name == "kronecker":
+        if noise == "gaussian" and registry.family(noise, name).spreads:
             return
         shown = f"devices for {problem.policy.num_cells} cells, {noise} noise, family={family!r}"
         advice = "Leave devices and mesh out: this search runs on the host and needs little memory."
@@ -197,13 +199,11 @@ def start_draft(problem: Problem, start: Fit | RealVector | None) -> Draft | Non
     old, policy = start.problem.policy, problem.policy
     if old.num_cells != policy.num_cells or not np.array_equal(old.edges, policy.edges):
         raise fail("fit", f"start for {old.spec}", f"is for another policy than {policy.spec}", advice)
-    matrix = start.strategy.matrix()
-    kind = start.strategy.kind
-    if kind not in ("vertex", "edge"):
+    strategy = start.strategy
+    if not isinstance(strategy, MatrixStrategy):
         raise fail("fit", f"start by {start.family}", "is no matrix", "Start from a strategy that is written out.")
-    if kind == "vertex":
-        matrix = problem.grounding.columns(matrix)
-    return draft(problem, kind, matrix, norm="L1", origin=start.strategy.family)
+    matrix = coordinates(strategy, problem).columns(strategy.matrix())
+    return draft(problem, strategy.kind, matrix, norm="L1", origin=strategy.family)
 
 
 def start_weights(problem: Problem, start: Fit | RealVector | None) -> RealVector | None:

@@ -24,12 +24,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, final, get_args
+from typing import Any, NamedTuple, TypeGuard, final, get_args
 
 from hdmm_bf import policy as policies
 from hdmm_bf import workload as workloads
 from hdmm_bf._checks import fail, naming, nearest, utf8_text
-from hdmm_bf._types import AnyNoise, Effort, Noise, RealVector
+from hdmm_bf._types import AnyNoise, Effort, JsonObject, Noise, RealVector
 from hdmm_bf.domain import Domain, as_domain
 from hdmm_bf.fit.options import DEFAULT_GAP, FAMILIES
 from hdmm_bf.fit.target_files import read_targets
@@ -77,12 +77,12 @@ class Request:
     budget: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def goal(self) -> dict[str, Any]:
+    def goal(self) -> JsonObject:
         """The arguments of `fit` that say what is to be small."""
         return {"objective": self.objective, "targets": self.targets, "groups": self.groups}
 
     @property
-    def search(self) -> dict[str, Any]:
+    def search(self) -> JsonObject:
         """The arguments of `fit` and `compare` that say how to search."""
         names = ("noise", "seed", "max_seconds", "max_steps", "workers", "effort")
         chosen = {name: getattr(self, name) for name in names}
@@ -95,7 +95,7 @@ class Request:
 
 class _Kind(NamedTuple):
     words: str
-    holds: Callable[[Any], bool]
+    holds: Callable[[object], bool]
     example: str
 
 
@@ -107,15 +107,15 @@ def _is_whole(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
 
 
-def _is_positive(value: Any) -> bool:
+def _is_positive(value: object) -> bool:
     return _is_number(value) and value > 0
 
 
-def _is_list(value: object, holds: Callable[[Any], bool]) -> bool:
+def _is_list(value: object, holds: Callable[[object], bool]) -> bool:
     return isinstance(value, list) and len(value) > 0 and all(map(holds, value))
 
 
@@ -241,7 +241,7 @@ def check_budget(noise: AnyNoise, budget: Mapping[str, float]) -> None:
     noise_variance(noise, **budget)
 
 
-def _fit_options(problem: _File, *, out: str | None) -> dict[str, Any]:
+def _fit_options(problem: _File, *, out: str | None) -> JsonObject:
     """Return the options of [fit]; a file writes into its own folder only, unless the user names another place."""
     options = dict(problem.tables.get("fit", {}))
     for name in {"gap", "max_seconds"} & set(options):
@@ -272,7 +272,7 @@ class _File(NamedTuple):
 
     file: Path
     text: str
-    tables: dict[str, Any]
+    tables: JsonObject
 
     def at(self, *place: str | int) -> AbstractContextManager[None]:
         """Name the file and the line of a key before what an error says."""
@@ -314,7 +314,7 @@ def _names(text: str) -> Place:
     return tuple(name.strip("\"'") for name in _NAME.findall(text))
 
 
-def _tables(text: str, file: Path) -> dict[str, Any]:
+def _tables(text: str, file: Path) -> JsonObject:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -340,7 +340,7 @@ def _check_keys(problem: _File) -> None:
         _check_family(problem, family)
 
 
-def _check_table(problem: _File, place: Place, table: dict[str, Any], known: Mapping[str, _Kind]) -> None:
+def _check_table(problem: _File, place: Place, table: JsonObject, known: Mapping[str, _Kind]) -> None:
     where = ".".join(map(str, place)) or "problem file"
     for key, value in table.items():
         with problem.at(*place, key):
@@ -385,7 +385,7 @@ def _domain(problem: _File) -> Domain | None:
         return Domain(sizes, names, labels)
 
 
-def _attribute(problem: _File, i: int, entry: dict[str, Any]) -> tuple[int, str, tuple[str, ...] | None]:
+def _attribute(problem: _File, i: int, entry: JsonObject) -> tuple[int, str, tuple[str, ...] | None]:
     """Return size, name and labels of one attribute."""
     with problem.at("domain", "attribute", i):
         if "name" not in entry or not {"size", "labels"} & set(entry):
@@ -408,7 +408,7 @@ def _policy(problem: _File, domain: Domain | None) -> Policy:
         return policies.parse(problem.located(value, policy_files.SUFFIXES), domain=domain)
 
 
-def _policy_by_attribute(problem: _File, domain: Domain | None, entries: dict[str, Any]) -> Policy:
+def _policy_by_attribute(problem: _File, domain: Domain | None, entries: JsonObject) -> Policy:
     if domain is None:
         with problem.at("policy", "attribute"):
             raise fail("policy.attribute", ", ".join(entries), "needs the attributes", "Add a [domain] table.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._linalg import threads_for
@@ -30,8 +30,8 @@ from hdmm_bf.strategies.gaussian import dense as gaussian
 
 
 def fit(
-    workload: Any,
-    policy: Any,
+    workload: object,
+    policy: object,
     *,
     noise: Noise | Literal["auto"] = "gaussian",
     epsilon: float | None = None,
@@ -63,8 +63,8 @@ def fit(
         delta: for "auto", the probability that epsilon is exceeded; without one only pure epsilon is considered.
         objective: what is to be small: "total", the sum of the variances (times squared weights); "largest", the
             largest of them; "targets"; or an increasing function of the vector of variances at sensitivity 1, in JAX.
-            Optimal with proof for Gaussian noise; a function of one's own where it is convex in the variances or in their
-            logarithms, which is found out by trying.
+            Optimal with proof for Gaussian noise; a function of one's own where it is convex in the variances or
+            in their logarithms, which is found out by trying.
         targets: standard deviations that the queries should have, one for all, one each (NaN asks for none), or one a
             group: the budget at which all are met is made as small as can be. Only their proportions count here;
             `fit.epsilon_for(stddev=targets)` tells the budget.
@@ -75,10 +75,11 @@ def fit(
             not fit are left out. Where the certificate alone takes longer, the search gets half of the limit. By
             default none for Gaussian noise, and `default_seconds` for a Laplace search (structured 120 s, cells 240 s).
         max_steps: limit on the steps of the search, which gives the same result on every run.
-        family: for Laplace noise, search this family alone (the floors are kept): p-identity, cell-budgets, vertex,
-            dictionary. For either noise, a structured family (marginals, sectors, kronecker, bases), which is what
-            domains that are too large for matrices get anyway if policy and workload are products; grid, for products
-            of trees; cells, for ordinary privacy and products of queries.
+        family: search this family alone. For Laplace noise (the floors are kept) p-identity, cell-budgets, vertex,
+            dictionary, or grid, for products of trees; for Gaussian noise gaussian; for tree norms chain, hierarchy,
+            blocks, clusters. A structured one is what domains that are too large for matrices get anyway if policy and
+            workload are products: marginals, sectors, kronecker, bases for Gaussian noise; kronecker, union, and
+            cells, for ordinary privacy, for Laplace noise.
         seed: for families that draw random numbers.
         start: an earlier fit of the same policy to start from; for Gaussian noise also its edge weights. A Laplace fit
             is never worse than its start.
@@ -187,8 +188,8 @@ def structured(problem: Problem, noise: Noise, family: str | None) -> ProductPro
 
 
 def bound(
-    workload: Any,
-    policy: Any,
+    workload: object,
+    policy: object,
     *,
     gap: float = DEFAULT_GAP,
     max_seconds: float | None = None,

@@ -11,13 +11,13 @@ from hdmm_bf.bounds.dense import Bounds
 from hdmm_bf.bounds.products import product_svd_bound
 from hdmm_bf.fit.certified import certified
 from hdmm_bf.fit.fit import Fit
-from hdmm_bf.fit.memory import most_memory, product_bytes
+from hdmm_bf.fit.memory import most_memory, product_bytes, structured_family
 from hdmm_bf.fit.options import FitOptions
 from hdmm_bf.fit.reserve import product_seconds
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies import Callback, limits
 from hdmm_bf.strategies.blocks import from_factors
-from hdmm_bf.strategies.gaussian import Found, fit_product
+from hdmm_bf.strategies.gaussian import Found, bases, fit_product
 from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.gaussian.proofs import best_proof
 from hdmm_bf.strategies.laplace.structured import fit_laplace
@@ -32,7 +32,7 @@ _SEARCH_SHARE = 0.95
 
 def fit_structured(product: ProductProblem, options: FitOptions) -> Fit:
     """Search the structured families, put the best on a grid, and certify it."""
-    name = options.family or (choose(product) if options.noise == "gaussian" else "kronecker")
+    name = options.family or structured_family(product, options.noise)
     needed = product_bytes(product, name)
     fits("fit", f"{math.prod(product.sizes)} cells", needed, advice="Use a smaller domain.", limit=most_memory())
     with limits.limited(options.until(0.0 if options.max_seconds is None else product_seconds(product))):
@@ -70,7 +70,7 @@ def structured_bound(
 ) -> Bounds:
     """Return the bounds that can be evaluated from the factors, with their tightness where a small search shows it."""
     with limits.limited(limits.now() + (math.inf if max_seconds is None else max_seconds)):
-        if choose(product) == "bases":
+        if choose(product) == bases.FAMILY.name:
             lower, _ = best_proof(product)
             svd = product_svd_bound(product)
             return Bounds(svd or 0.0, max(lower or 0.0, svd or 0.0), np.empty(0), math.inf)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,14 +21,23 @@ from hdmm_bf._checks import fail, positive_int
 from hdmm_bf._types import AnyArray
 from hdmm_bf.objectives.limits import now
 
+if TYPE_CHECKING:
+    from jax import Array as Array
+    from jax import Device
+    from jax.sharding import Mesh as Mesh
+    from jax.sharding import PartitionSpec
+
+    Marks: TypeAlias = PartitionSpec | tuple[PartitionSpec, ...]
+else:  # JAX is imported only when it is used
+    Array = Device = Mesh = PartitionSpec = Marks = object
+
 ROWS = "rows"
 """Name of the mesh axis."""
 
 MOST_CPU_DEVICES = 64
 """Devices into which a CPU is split at most."""
 
-Mesh: TypeAlias = Any
-"""A `jax.sharding.Mesh`; JAX is imported only when it is used."""
+Results = TypeVar("Results")
 
 
 def _jax() -> Any:
@@ -57,10 +66,11 @@ def as_mesh(devices: int | None, mesh: Mesh | None) -> Mesh | None:
     if {d.process_index for d in chosen} != set(range(jax.process_count())):
         advice = "Use a mesh of all devices, jax.devices()."
         raise fail("fit", f"a mesh of {len(chosen)} devices", "leaves out a process", advice)
-    return jax.sharding.Mesh(np.array(chosen), (ROWS,))
+    made: Mesh = jax.sharding.Mesh(np.array(chosen), (ROWS,))
+    return made
 
 
-def _first(count: int) -> list[Any]:
+def _first(count: int) -> list[Device]:
     present = _jax().devices()
     if count > len(present):
         advice = (
@@ -71,7 +81,7 @@ def _first(count: int) -> list[Any]:
     return list(present[:count])
 
 
-def _of_mesh(mesh: Mesh) -> list[Any]:
+def _of_mesh(mesh: Mesh) -> list[Device]:
     advice = "Use jax.sharding.Mesh(jax.devices(), ('rows',)), or devices=N."
     if not isinstance(mesh, _jax().sharding.Mesh):
         raise fail("fit", f"mesh of type {type(mesh).__name__}", "must be a jax.sharding.Mesh", advice)
@@ -88,21 +98,23 @@ def split_cpu(count: int) -> None:
             jax.config.update("jax_num_cpu_devices", count)
 
 
-def spread(array: AnyArray, mesh: Mesh) -> Any:
+def spread(array: AnyArray, mesh: Mesh) -> Array:
     """Put an array on the mesh with its first axis cut into equal parts, each process handing over its own."""
     jax = _jax()
     sharding = jax.sharding.NamedSharding(mesh, in_rows())
-    return jax.make_array_from_callback(array.shape, sharding, lambda part: np.ascontiguousarray(array[part]))
+    held: Array = jax.make_array_from_callback(array.shape, sharding, lambda part: np.ascontiguousarray(array[part]))
+    return held
 
 
-def replicate(array: AnyArray, mesh: Mesh) -> Any:
+def replicate(array: AnyArray, mesh: Mesh) -> Array:
     """Put a whole array on every device of the mesh."""
     jax = _jax()
     sharding = jax.sharding.NamedSharding(mesh, whole())
-    return jax.make_array_from_callback(array.shape, sharding, lambda _: array)
+    held: Array = jax.make_array_from_callback(array.shape, sharding, lambda _: array)
+    return held
 
 
-def to_host(array: Any) -> AnyArray:
+def to_host(array: Array | AnyArray) -> AnyArray:
     """Return an array as NumPy's on every process, whether it is spread or not."""
     if isinstance(array, np.ndarray) or array.is_fully_addressable or array.is_fully_replicated:
         return np.asarray(array)
@@ -125,26 +137,30 @@ def clock(mesh: Mesh | None) -> Callable[[], float]:
     return agreed
 
 
-def on_rows(mesh: Mesh, program: Callable[..., Any], *, replicated: int = 0, spread: int = 1) -> Callable[..., Any]:
+def on_rows(
+    mesh: Mesh, program: Callable[..., tuple[Array, ...]], *, replicated: int = 0, spread: int = 1
+) -> Callable[..., tuple[Array, ...]]:
     """Compile a program for one device's rows; it returns so many replicated results, then so many spread ones."""
     out = (whole(),) * replicated + (in_rows(),) * spread
     return mapped(mesh, program, in_rows(), out)
 
 
-def mapped(mesh: Mesh, program: Callable[..., Any], given: Any, returned: Any) -> Callable[..., Any]:
+def mapped(mesh: Mesh, program: Callable[..., Results], given: Marks, returned: Marks) -> Callable[..., Results]:
     """Compile a program for one device; `given` and `returned` say what is whole and what is in rows."""
     jax = _jax()
     return jax.jit(jax.shard_map(program, mesh=mesh, in_specs=given, out_specs=returned, check_vma=False))  # type: ignore[no-any-return]
 
 
-def in_rows() -> Any:
+def in_rows() -> PartitionSpec:
     """Return the mark of an array whose first axis is spread."""
-    return _jax().sharding.PartitionSpec(ROWS)
+    mark: PartitionSpec = _jax().sharding.PartitionSpec(ROWS)
+    return mark
 
 
-def whole() -> Any:
+def whole() -> PartitionSpec:
     """Return the mark of an array that is whole on every device."""
-    return _jax().sharding.PartitionSpec()
+    mark: PartitionSpec = _jax().sharding.PartitionSpec()
+    return mark
 
 
 def padding(size: int, parts: int) -> int:
@@ -152,7 +168,7 @@ def padding(size: int, parts: int) -> int:
     return -size % parts
 
 
-def local_product(A: Any, B: Any) -> Any:
+def local_product(A: Array, B: Array) -> Array:
     """Return this device's rows of A B, the rows of B passing around the ring."""
     lax = _jax().lax
     height, here = B.shape[0], lax.axis_index(ROWS)
@@ -161,49 +177,55 @@ def local_product(A: Any, B: Any) -> Any:
         return A @ B
     ring = [((i + 1) % parts, i) for i in range(parts)]
 
-    def term(step: Any, held: Any) -> Any:
+    def term(step: int | Array, held: Array) -> Array:
         start = ((here + step) % parts) * height
-        return lax.dynamic_slice_in_dim(A, start, height, axis=1) @ held
+        columns: Array = lax.dynamic_slice_in_dim(A, start, height, axis=1)
+        return columns @ held
 
-    def turn(step: Any, carry: Any) -> Any:
+    def turn(step: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         sum_, held = carry
         return sum_ + term(step, held), lax.ppermute(held, ROWS, ring)
 
     first = term(0, B), lax.ppermute(B, ROWS, ring)
     sum_, held = lax.fori_loop(1, parts - 1, turn, first)
-    return sum_ + term(parts - 1, held)
+    last: Array = sum_ + term(parts - 1, held)
+    return last
 
 
-def local_numbers(height: int) -> Any:
+def local_numbers(height: int) -> Array:
     """Return the numbers, in the whole matrix, of the rows that this device holds."""
     jax = _jax()
-    return jax.lax.axis_index(ROWS) * height + jax.numpy.arange(height)
+    numbers: Array = jax.lax.axis_index(ROWS) * height + jax.numpy.arange(height)
+    return numbers
 
 
-def local_identity(height: int, width: int) -> Any:
+def local_identity(height: int, width: int) -> Array:
     """Return this device's rows of the identity."""
     import jax.numpy as jnp
 
     return (local_numbers(height)[:, None] == jnp.arange(width)).astype(jnp.float64)
 
 
-def local_diagonal(A: Any) -> Any:
+def local_diagonal(A: Array) -> Array:
     """Return this device's part of the diagonal."""
     import jax.numpy as jnp
 
     return jnp.take_along_axis(A, local_numbers(A.shape[0])[:, None], axis=1)[:, 0]
 
 
-def total(values: Any) -> Any:
+def total(values: Array) -> Array:
     """Sum over all entries on all devices."""
-    return _jax().lax.psum(values.sum(), ROWS)
+    summed: Array = _jax().lax.psum(values.sum(), ROWS)
+    return summed
 
 
-def largest(values: Any) -> Any:
+def largest(values: Array) -> Array:
     """Return the largest entry on all devices."""
-    return _jax().lax.pmax(values.max(), ROWS)
+    found: Array = _jax().lax.pmax(values.max(), ROWS)
+    return found
 
 
-def everywhere(part: Any) -> Any:
+def everywhere(part: Array) -> Array:
     """Return the whole vector of which every device holds a part."""
-    return _jax().lax.all_gather(part, ROWS, tiled=True)
+    gathered: Array = _jax().lax.all_gather(part, ROWS, tiled=True)
+    return gathered

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +77,7 @@ def _energy(mesh: Mesh) -> Callable[[jax.Array, jax.Array], jax.Array]:
         AV = product(A, V)
         return (AV * A).sum(), (AV, V)
 
-    def backward(saved: Any, slope: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def backward(saved: tuple[jax.Array, jax.Array], slope: jax.Array) -> tuple[jax.Array, jax.Array]:
         AV, V = saved
         return 2 * slope * AV, jnp.zeros_like(V)
 

@@ -15,9 +15,9 @@ All functions are for use inside `devices.on_rows` and see one device's rows.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from hdmm_bf.parallel.devices import largest, local_identity, local_product, total
+from hdmm_bf.parallel.devices import Array, largest, local_identity, local_product, total
 
 _LONGEST = 1.69
 """Largest a: it sends x = 1 to 0.12 and lifts small x by 2.53."""
@@ -37,17 +37,21 @@ MOST_STEPS = 60
 _MOST_INVERSE_STEPS = 30
 
 
+_Carry: TypeAlias = tuple[Array, Array, Array, Array, Array]
+"""Two matrices that are iterated, two numbers about them, and the number of steps."""
+
+
 class Root(NamedTuple):
     """S^(1/2) and S^(-1/2) as found, how far S^(-1/2) S S^(-1/2) is from the identity, and what it took."""
 
-    root: Any
-    inverse: Any
-    trace: Any
-    residual: Any
-    steps: Any
+    root: Array
+    inverse: Array
+    trace: Array
+    residual: Array
+    steps: Array
 
 
-def square_root(S: Any, floor: Any) -> Root:
+def square_root(S: Array, floor: Array) -> Root:
     """Return the roots of a positive definite matrix.
 
     Args:
@@ -64,7 +68,7 @@ def square_root(S: Any, floor: Any) -> Root:
     eye = local_identity(*S.shape)
     scale = norm_bound(S)
 
-    def step(carry: Any) -> Any:
+    def step(carry: _Carry) -> _Carry:
         Y, Z, low, _, count = carry
         T = local_product(Z, Y)
         far = jnp.sqrt(total((T - eye) ** 2))
@@ -73,11 +77,11 @@ def square_root(S: Any, floor: Any) -> Root:
         image = [a * t * (3 - a * a * t * t) / 2 for t in (low, 1.0)]
         return local_product(Y, lift), local_product(lift, Z), jnp.minimum(*image), far, count + 1
 
-    def unfinished(carry: Any) -> Any:
+    def unfinished(carry: _Carry) -> Array:
         *_, far, count = carry
         return (far > _SMALL) & (count < MOST_STEPS)
 
-    start = S / scale, eye, jnp.sqrt(floor), jnp.asarray(jnp.inf), 0
+    start = S / scale, eye, jnp.sqrt(floor), jnp.asarray(jnp.inf), jnp.asarray(0)
     Y, Z, _, _, count = lax.while_loop(unfinished, step, start)
     Y, Z = Y * jnp.sqrt(scale), Z / jnp.sqrt(scale)
     SZ = local_product(S, Z)
@@ -85,7 +89,7 @@ def square_root(S: Any, floor: Any) -> Root:
     return Root(Y, Z, total(SZ * eye), residual, count)
 
 
-def inverse(K: Any, start: Any) -> tuple[Any, Any]:
+def inverse(K: Array, start: Array) -> tuple[Array, Array]:
     """Return the inverse of a symmetric matrix near that of a positive definite `start`, and the residual.
 
     Y <- Y (2 - K Y) squares the residual, eigenvalue by eigenvalue of K times the start, which is shrunk until all are
@@ -99,30 +103,30 @@ def inverse(K: Any, start: Any) -> tuple[Any, Any]:
 
     eye = local_identity(*K.shape)
 
-    def far_from(KY: Any) -> Any:
+    def far_from(KY: Array) -> Array:
         return jnp.sqrt(total((KY - eye) ** 2))
 
     KY = local_product(K, start)
     reach = jnp.maximum(jnp.sqrt(total(KY * KY)), 1.0)
     shrink = jnp.where(far_from(KY) < 1, 1.0, 1 / reach)
 
-    def step(carry: Any) -> Any:
+    def step(carry: _Carry) -> _Carry:
         Y, KY, far, _, count = carry
         Y = local_product(Y, 2 * eye - KY)
         KY = local_product(K, Y)
         return Y, KY, far_from(KY), far, count + 1
 
-    def unfinished(carry: Any) -> Any:
+    def unfinished(carry: _Carry) -> Array:
         *_, far, before, count = carry
         gains = (far > _NEAR) | (far < _NEAR * before)  # rounding is reached when a step no longer halves it
         return (far > _EXACT) & gains & (count < _MOST_INVERSE_STEPS) & jnp.isfinite(far)
 
-    first = start * shrink, KY * shrink, far_from(KY * shrink), jnp.asarray(jnp.inf), 0
+    first = start * shrink, KY * shrink, far_from(KY * shrink), jnp.asarray(jnp.inf), jnp.asarray(0)
     Y, _, far, _, _ = lax.while_loop(unfinished, step, first)
     return Y, far
 
 
-def norm_bound(S: Any) -> Any:
+def norm_bound(S: Array) -> Array:
     """Return a number that no eigenvalue of a symmetric matrix exceeds: its Frobenius norm or its largest row sum."""
     import jax.numpy as jnp
 

@@ -14,16 +14,18 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, NamedTuple, final
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 from jaxtyping import Float64
 
 from hdmm_bf import _linalg as la
-from hdmm_bf._types import IndexArray, RealMatrix, RealVector
+from hdmm_bf._types import AnyArray, IndexArray, RealMatrix, RealVector
 from hdmm_bf.bounds.dense import GramRoot
 from hdmm_bf.parallel import devices as dv
 from hdmm_bf.parallel import roots
+from hdmm_bf.parallel.devices import Array
 from hdmm_bf.problem.forms import EdgeForms
 
 _FIRST_FLOOR = 1e-12
@@ -31,17 +33,19 @@ _FIRST_FLOOR = 1e-12
 
 _WORST_RESIDUAL = 1e-5
 
+_Program: TypeAlias = Callable[..., tuple[Array, ...]]
+
 
 class Spread(NamedTuple):
     """X(mu) on the devices, what it shows, and what a move from it needs."""
 
     root_sum: float
     trace: float
-    X: Any
+    X: Array
     d: RealVector
-    L: Any
-    root: Any
-    inverse: Any
+    L: Array
+    root: Array
+    inverse: Array
 
 
 class HalfEdges(NamedTuple):
@@ -102,13 +106,13 @@ class Matrices:
         self.steps = 0
 
     @la.in_float64
-    def _put(self, *arrays: Any) -> tuple[Any, ...]:
+    def _put(self, *arrays: AnyArray) -> tuple[Array, ...]:
         return tuple(dv.spread(a, self.mesh) for a in arrays)
 
-    def _over_edges(self, values: RealVector) -> Any:
+    def _over_edges(self, values: RealVector) -> Array:
         return self._put(np.append(values, 0.0)[self.edges.edge])[0]
 
-    def _from_edges(self, held: Any) -> RealVector:
+    def _from_edges(self, held: Array) -> RealVector:
         return np.asarray(dv.to_host(held)[self.edges.first])
 
     @la.in_float64
@@ -122,7 +126,7 @@ class Matrices:
         self.floor = floor
         return Spread(trace / math.sqrt(1 + residual), trace / (1 - residual), X, self._from_edges(d), L, Y, Z)
 
-    def _given(self, mu: RealVector) -> tuple[Any, ...]:
+    def _given(self, mu: RealVector) -> tuple[Array, ...]:
         R, Rt, _, _ = self.constants
         (floor,) = self._put(np.full(self.mesh.size, self.floor))
         return R, Rt, *self.graph, self.pads, floor, self._over_edges(mu)
@@ -130,7 +134,8 @@ class Matrices:
     @la.in_float64
     def compiled(self) -> Any:
         """Return the compiled program for X(mu), to see what it holds and does."""
-        return _at(self.mesh).lower(*self._given(np.zeros(self.forms.num_edges))).compile()
+        program: Any = _at(self.mesh)  # jitted: JAX has no public type for it
+        return program.lower(*self._given(np.zeros(self.forms.num_edges))).compile()
 
     @la.in_float64
     def curvature(self, point: Spread) -> RealVector:
@@ -140,7 +145,7 @@ class Matrices:
         return self._from_edges(held)
 
     @la.in_float64
-    def moved(self, point: Spread, change: Float64[np.ndarray, " e"]) -> tuple[float, Any]:
+    def moved(self, point: Spread, change: Float64[np.ndarray, " e"]) -> tuple[float, Array]:
         """Move d_e(X) by change_e inside the range of V; return the error and the new X."""
         program = _moved(self.mesh, self.is_full)
         trace, residual, largest, X = program(
@@ -156,7 +161,7 @@ class Matrices:
         far = float(residual)
         return (float(trace) / (1 - far) * float(largest) if far < self.worst else math.inf), X
 
-    def to_host(self, X: Any) -> RealMatrix:
+    def to_host(self, X: Array) -> RealMatrix:
         """Return a spread X without its padding, for NumPy."""
         return np.asfortranarray(dv.to_host(X)[: self.forms.n, : self.forms.n])
 
@@ -165,14 +170,14 @@ def _padded(A: RealMatrix, rows: int, columns: int) -> RealMatrix:
     return np.pad(A, ((0, rows), (0, columns)))
 
 
-def local_distances(X: Any, row: Any, column: Any, inner: Any) -> Any:
+def local_distances(X: Array, row: Array, column: Array, inner: Array) -> Array:
     """Return d_e(X) for the edges held here."""
     own = dv.local_diagonal(X)
     diagonal = dv.everywhere(own)
     return own[row] + inner * (diagonal[column] - 2 * X[row, column])
 
 
-def local_laplacian(row: Any, column: Any, inner: Any, weight: Any, height: int, width: int) -> Any:
+def local_laplacian(row: Array, column: Array, inner: Array, weight: Array, height: int, width: int) -> Array:
     """Return this device's rows of L."""
     import jax.numpy as jnp
 
@@ -180,15 +185,17 @@ def local_laplacian(row: Any, column: Any, inner: Any, weight: Any, height: int,
     return L.at[row, dv.local_numbers(height)[row]].add(weight)
 
 
-def _congruent(left: Any, middle: Any, right: Any) -> Any:
+def _congruent(left: Array, middle: Array, right: Array) -> Array:
     return dv.local_product(dv.local_product(left, middle), right)
 
 
 @functools.cache
-def _at(mesh: dv.Mesh) -> Any:
+def _at(mesh: dv.Mesh) -> _Program:
     """Compile mu -> X(mu)."""
 
-    def program(R: Any, Rt: Any, row: Any, column: Any, inner: Any, pads: Any, floor: Any, weight: Any) -> Any:
+    def program(
+        R: Array, Rt: Array, row: Array, column: Array, inner: Array, pads: Array, floor: Array, weight: Array,
+    ) -> tuple[Array, ...]:  # fmt: skip
         import jax.numpy as jnp
 
         L = local_laplacian(row, column, inner, weight, *reversed(_local_shape(R, Rt)))
@@ -205,16 +212,18 @@ def _at(mesh: dv.Mesh) -> Any:
     return dv.on_rows(mesh, program, replicated=4, spread=5)
 
 
-def _local_shape(R: Any, Rt: Any) -> tuple[int, int]:
+def _local_shape(R: Array, Rt: Array) -> tuple[int, int]:
     """Width and height of this device's rows of a matrix over the vertices."""
     return R.shape[1], Rt.shape[0]
 
 
 @functools.cache
-def _curvature(mesh: dv.Mesh) -> Any:
+def _curvature(mesh: dv.Mesh) -> _Program:
     """Compile the second derivatives: see `EdgeForms.curvature`."""
 
-    def program(B: Any, Bt: Any, row: Any, column: Any, inner: Any, L: Any, root: Any) -> Any:
+    def program(
+        B: Array, Bt: Array, row: Array, column: Array, inner: Array, L: Array, root: Array
+    ) -> tuple[Array, ...]:
         Y = _congruent(B, root, Bt)
         own_L, own_Y = dv.local_diagonal(L), dv.local_diagonal(Y)
         diagonal_L, diagonal_Y = dv.everywhere(own_L), dv.everywhere(own_Y)
@@ -228,13 +237,13 @@ def _curvature(mesh: dv.Mesh) -> Any:
 
 
 @functools.cache
-def _moved(mesh: dv.Mesh, is_full: bool) -> Any:
+def _moved(mesh: dv.Mesh, is_full: bool) -> _Program:
     """Compile the move: see `EdgeForms.shift`."""
 
     def program(
-        R: Any, Rt: Any, B: Any, Bt: Any, row: Any, column: Any, inner: Any, pads: Any, held: Any, change: Any, X: Any,
-        root: Any, Z: Any,
-    ) -> Any:  # fmt: skip
+        R: Array, Rt: Array, B: Array, Bt: Array, row: Array, column: Array, inner: Array, pads: Array, held: Array,
+        change: Array, X: Array, root: Array, Z: Array,
+    ) -> tuple[Array, ...]:  # fmt: skip
         import jax.numpy as jnp
 
         half = jnp.zeros(len(X)).at[row].add((1 - inner) * change / 2)

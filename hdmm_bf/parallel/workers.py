@@ -18,7 +18,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Generic, Protocol, TypeAlias, TypeVar, final, runtime_checkable
+from typing import IO, Generic, Protocol, TypeAlias, TypeVar, final, runtime_checkable
 
 from hdmm_bf.objectives import limits
 
@@ -66,7 +66,7 @@ class Job(Generic[C]):
     """
 
     search: Callable[..., Iterator[C]]
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, object]
     best: C
 
 
@@ -102,12 +102,12 @@ def side_by_side(own: Iterator[C], jobs: Sequence[Job[C]], *, in_turn: bool, aft
 def serve() -> None:
     """Search what another process sends on standard input, and answer on standard output."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
-    job: Job[Any] = pickle.load(sys.stdin.buffer)  # from the process that started this one
+    job: Job[Candidate] = pickle.load(sys.stdin.buffer)  # from the process that started this one
     with contextlib.suppress(BrokenPipeError):  # nobody listens any more
         _answer(job, sys.stdout.buffer)
 
 
-def _answer(job: Job[Any], out: IO[bytes]) -> None:
+def _answer(job: Job[Candidate], out: IO[bytes]) -> None:
     """Write the steps of a search as messages: in the other process, what `_Other` reads."""
     best = job.best
     for candidate in job.search(**job.arguments):
@@ -117,7 +117,7 @@ def _answer(job: Job[Any], out: IO[bytes]) -> None:
     _write(True, out)
 
 
-def _write(message: Message[Any], out: IO[bytes]) -> None:
+def _write(message: Message[Candidate], out: IO[bytes]) -> None:
     pickle.dump(message, out)
     out.flush()
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from hdmm_bf._checks import fail, positive_int, whole_numbers
+from hdmm_bf._checks import fail, positive_int, same_cells, whole_numbers
 from hdmm_bf._display import word
 from hdmm_bf._types import AnyArray, EdgeArray, IndexArray
 from hdmm_bf.domain import Domain, DomainLike, as_domain
@@ -204,14 +204,7 @@ def union(*policies: Policy) -> Policy:
     if not policies:
         raise fail("policy.union", "no policies", "needs at least one", "Use policy.empty(n) for none.")
     first = policies[0]
-    for other in policies[1:]:
-        if other.num_cells != first.num_cells:
-            raise fail(
-                "policy.union",
-                f"{first.num_cells} and {other.num_cells} cells",
-                "the policies must be on the same domain",
-                "Use policy.product to combine different attributes.",
-            )
+    same_cells("policy.union", "policies", [other.num_cells for other in policies])
     spec = f"union({', '.join(p.spec for p in policies)})"
     check_edges_fit(spec, sum(p.num_edges for p in policies))
     u, v = np.concatenate([p.edges for p in policies]).T

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from xml.etree.ElementTree import ParseError
 
 import numpy as np
@@ -14,6 +14,9 @@ from hdmm_bf.domain import DomainLike, as_domain
 from hdmm_bf.policy.constructors import from_edges
 from hdmm_bf.policy.graph import BOTTOM, Policy
 from hdmm_bf.policy.interop import BOTTOM_NAME, FIRST_UNUSABLE, from_networkx
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 SUFFIXES = (".csv", ".graphml", ".json")
 
@@ -83,7 +86,7 @@ def _vertex(file: Path, number: int, entry: str) -> int:
     return cell
 
 
-def _read_graphml(file: Path) -> Any:
+def _read_graphml(file: Path) -> nx.Graph:
     import networkx as nx
 
     utf8_text("policy.read", file)
@@ -96,7 +99,7 @@ def _read_graphml(file: Path) -> Any:
     raise fail("policy.read", file, f"not readable as GraphML ({reason})", "Write it with networkx.")
 
 
-def _read_json(file: Path) -> Any:
+def _read_json(file: Path) -> nx.Graph:
     import networkx as nx
 
     text = utf8_text("policy.read", file)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from hdmm_bf import policy as policies
 from hdmm_bf import workload as workloads
@@ -16,8 +15,8 @@ from hdmm_bf.workload import Workload
 
 
 def problem(
-    workload: Any,
-    policy: Any,
+    workload: object,
+    policy: object,
     *,
     objective: str | Function = "total",
     targets: Targets | None = None,
@@ -44,14 +43,14 @@ def problem(
     return replace(plain, goal=goal(queries, graph, objective=objective, targets=targets, groups=groups))
 
 
-def as_workload(value: Any) -> Workload:
+def as_workload(value: object) -> Workload:
     """Accept a Workload, a spec string or path, or any matrix."""
     if isinstance(value, Workload):
         return value
     return workloads.parse(str(value)) if isinstance(value, str | Path) else workloads.from_matrix(value)
 
 
-def as_policy(value: Any) -> Policy:
+def as_policy(value: object) -> Policy:
     """Accept a Policy, a spec string or path, or a networkx graph."""
     if isinstance(value, Policy):
         return value

@@ -8,13 +8,12 @@ matrix with; noise is scaled to the exact sensitivity of the shipped integers, w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from hdmm_bf._checks import as_array, fail, finite, numbers, real_matrix
-from hdmm_bf._types import EdgeArray, Norm, RealVector
+from hdmm_bf._types import AnyArray, EdgeArray, Norm, RealVector, SparseMatrix
 from hdmm_bf.matrix import Incidence, Matrix
 from hdmm_bf.policy import Policy
 from hdmm_bf.workload import Workload
@@ -23,7 +22,7 @@ _CHUNK_ENTRIES = 2**22
 _SAFE_SQUARES = (1e-200, 1e200)
 
 
-def sensitivity(queries: Workload | Matrix | Any, policy: Policy, *, norm: Norm) -> float:
+def sensitivity(queries: object, policy: Policy, *, norm: Norm) -> float:
     """Return the L1 or L2 sensitivity of a workload, an implicit matrix, an array or a scipy.sparse matrix.
 
     Guarantees:
@@ -32,12 +31,12 @@ def sensitivity(queries: Workload | Matrix | Any, policy: Policy, *, norm: Norm)
     return float(max((norms.max() for norms in _blocks(queries, policy, norm)), default=0.0))
 
 
-def edge_norms(queries: Workload | Matrix | Any, policy: Policy, *, norm: Norm) -> RealVector:
+def edge_norms(queries: object, policy: Policy, *, norm: Norm) -> RealVector:
     """Return ||A p_e|| for every edge, in the order of `policy.edges`."""
     return np.concatenate([np.empty(0), *_blocks(queries, policy, norm)])
 
 
-def _blocks(queries: Workload | Matrix | Any, policy: Policy, norm: Norm) -> Iterator[RealVector]:
+def _blocks(queries: object, policy: Policy, norm: Norm) -> Iterator[RealVector]:
     if norm not in ("L1", "L2"):
         raise fail("sensitivity", f"norm={norm!r}", "must be 'L1' or 'L2'", "Use L1 for Laplace, L2 for Gaussian.")
     matrix = _as_real(queries)
@@ -56,7 +55,7 @@ def _blocks(queries: Workload | Matrix | Any, policy: Policy, norm: Norm) -> Ite
         yield finite("sensitivity", f"{norm} norms", norms)
 
 
-def _as_real(queries: Workload | Matrix | Any) -> Any:
+def _as_real(queries: object) -> Matrix | AnyArray | SparseMatrix:
     """Return an implicit matrix, or a checked float64 array or CSR: integers would overflow unseen."""
     if isinstance(queries, Workload | Matrix):
         return queries.matrix if isinstance(queries, Workload) else queries
@@ -64,7 +63,7 @@ def _as_real(queries: Workload | Matrix | Any) -> Any:
     return real_matrix("sensitivity", "A", given, advice="Give one row for each query.")
 
 
-def _differences(matrix: Any, edges: EdgeArray) -> Any:
+def _differences(matrix: Matrix | AnyArray | SparseMatrix, edges: EdgeArray) -> AnyArray | SparseMatrix:
     """Return A[:, u] - A[:, v] for a block of edges."""
     u, v = edges.T
     if isinstance(matrix, np.ndarray):
@@ -78,7 +77,7 @@ def _differences(matrix: Any, edges: EdgeArray) -> Any:
     return sp.csc_array(matrix @ ends)
 
 
-def _column_norms(block: Any, norm: Norm) -> RealVector:
+def _column_norms(block: AnyArray | SparseMatrix, norm: Norm) -> RealVector:
     if norm == "L1":
         return np.asarray(abs(block).sum(axis=0), dtype=np.float64).ravel()
     squares = np.asarray((block * block).sum(axis=0), dtype=np.float64).ravel()
@@ -89,9 +88,9 @@ def _column_norms(block: Any, norm: Norm) -> RealVector:
     return norms
 
 
-def _scaled_norms(block: Any) -> RealVector:
+def _scaled_norms(block: AnyArray | SparseMatrix) -> RealVector:
     """Return L2 norms of columns whose squares may have vanished, which would understate them, or overflowed."""
-    sizes = abs(block.toarray() if sp.issparse(block) else block)
+    sizes = abs(block if isinstance(block, np.ndarray) else block.toarray())
     largest = sizes.max(axis=0, initial=0.0)
     scale = np.where(largest > 0, largest, 1.0)
     return np.asarray(scale * np.sqrt(((sizes / scale) ** 2).sum(axis=0)))

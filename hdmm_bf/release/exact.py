@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,7 +24,7 @@ from scipy.linalg import solve_triangular, svdvals
 
 from hdmm_bf._checks import fail
 from hdmm_bf._linalg import EPS
-from hdmm_bf._types import AnyArray, RealVector, SquareMatrix
+from hdmm_bf._types import AnyArray, RealVector, SparseMatrix, SquareMatrix
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.noise import LARGEST
 from hdmm_bf.strategies.records import EdgeStrategy
@@ -162,10 +162,10 @@ class WholeMatrix:
         return _product([(piece.T, offset) for piece, offset in self._pieces], vector)
 
 
-def _product(pieces: list[tuple[Any, int]], vector: Whole) -> Whole:
+def _product(pieces: list[tuple[AnyArray | SparseMatrix, int]], vector: Whole) -> Whole:
     rows, columns = pieces[0][0].shape
     room = 61 - _LIMB - columns.bit_length()
-    total: Any = np.zeros(rows, dtype=object)
+    total: AnyArray = np.zeros(rows, dtype=object)
     rest, place = list(vector), 0
     while any(rest):
         digits = np.array([value & ((1 << room) - 1) for value in rest], dtype=np.int64)

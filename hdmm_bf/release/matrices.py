@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 from jaxtyping import Int, Int64
@@ -174,7 +174,7 @@ class MatrixRecovery(Recovery):
         few = num_queries * max(1, self.matrix.shape[0]) <= _MOST_COEFFICIENTS
         return "exact Laplace sums" if few else "tail bound"
 
-    def read(self, counts: Any) -> Int64[np.ndarray, " n"]:
+    def read(self, counts: object) -> Int64[np.ndarray, " n"]:
         """Return the histogram as int64, one entry per cell."""
         return checked_counts(self.problem, counts)
 

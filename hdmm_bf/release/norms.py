@@ -11,13 +11,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from jaxtyping import Int, Int64
 
 from hdmm_bf._checks import fail, fits
-from hdmm_bf._types import RealMatrix, RealVector, SquareMatrix
+from hdmm_bf._types import AnyArray, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.certificate.norms import MOST_CELLS, fixed_roots, set_queries, tree_law
 from hdmm_bf.data.checked import checked_counts
@@ -50,7 +50,7 @@ class NormRecovery(Recovery):
     problem: Problem
     strategy: TreeNorm
 
-    def read(self, counts: Any) -> Int64[np.ndarray, " n"]:
+    def read(self, counts: object) -> Int64[np.ndarray, " n"]:
         """Return the histogram as int64, one entry per cell."""
         return checked_counts(self.problem, counts)
 
@@ -130,13 +130,13 @@ class NormRecovery(Recovery):
         every[public_queries(workload.matrix, self.problem.grounding)] = 0.0
         return np.asarray(every)
 
-    def _interpolated(self, what: str, rates: RealVector) -> Any:
+    def _interpolated(self, what: str, rates: RealVector) -> AnyArray:
         """Variances of the sets, or covariances of the cells, at given rates: a polynomial in their square."""
         largest = float(rates.max(initial=0.0))
         if largest >= _STEPS[0]:
             return self._law(what, rates)
         squares = np.array(_STEPS) ** 2
-        found = 0.0
+        found: AnyArray = np.zeros(())
         for k, step in enumerate(_STEPS):
             others = np.delete(squares, k)
             weight = float(np.prod((largest**2 - others) / (squares[k] - others)))
@@ -144,10 +144,10 @@ class NormRecovery(Recovery):
         return found
 
     @cached_property
-    def _laws(self) -> Any:
+    def _laws(self) -> _Kept:
         return _Kept(self)
 
-    def _law(self, what: str, rates: RealVector) -> Any:
+    def _law(self, what: str, rates: RealVector) -> AnyArray:
         law = tree_law(self.strategy, self.problem.policy, rates)
         return law.node_variances() if what == "sets" else law.covariance()
 
@@ -212,14 +212,14 @@ class NormRecovery(Recovery):
         """Every cell is published."""
 
 
-class _Kept(dict[tuple[str, int], Any]):
+class _Kept(dict[tuple[str, int], AnyArray]):
     """Laws between which others are interpolated, computed when they are asked for."""
 
     def __init__(self, own: NormRecovery) -> None:
         super().__init__()
         self._own = own
 
-    def __missing__(self, key: tuple[str, int]) -> Any:
+    def __missing__(self, key: tuple[str, int]) -> AnyArray:
         what, k = key
         integers = self._own.strategy.integers
         self[key] = self._own._law(what, _STEPS[k] * integers / max(integers.max(initial=0), 1))

@@ -14,7 +14,7 @@ from functools import cached_property, singledispatch
 from typing import Any, Protocol, final, runtime_checkable
 
 from hdmm_bf._checks import fail
-from hdmm_bf._types import Noise, RealVector
+from hdmm_bf._types import JsonObject, Noise, RealVector
 from hdmm_bf.bounds.unbiased import unbiased_error
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.problem.transform import Problem
@@ -185,7 +185,7 @@ class Plan:
             return self.epsilon
         return zcdp_epsilon(self.rho, delta)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """Return the privacy parameters and the expected error as plain values."""
         return {
             "noise": self.noise,
@@ -259,7 +259,9 @@ def _expected_error(fit: Fitted, settled: Plan) -> float:
 
 
 @singledispatch
-def noise_for(strategy: Any, problem: Problem, exact: int, loss: float | None, noise: Noise) -> Sampler | TreeSampler:
+def noise_for(
+    strategy: object, problem: Problem, exact: int, loss: float | None, noise: Noise
+) -> Sampler | TreeSampler:
     """Return the noise of a strategy for a privacy loss; one implementation per record."""
     raise TypeError(f"no noise for {type(strategy).__name__}")
 
@@ -275,7 +277,7 @@ def _(strategy: TreeNorm, problem: Problem, exact: int, loss: float | None, nois
 
 @noise_for.register(MatrixStrategy)
 @noise_for.register(ProductStrategy)
-def _(_: Any, problem: Problem, exact: int, loss: float | None, noise: Noise) -> Sampler | TreeSampler:
+def _(_: object, problem: Problem, exact: int, loss: float | None, noise: Noise) -> Sampler | TreeSampler:
     assert loss is not None
     sampler = samplers.laplace(exact, loss) if noise == "laplace" else samplers.gaussian(exact, loss)
     if not sampler.loss <= loss:

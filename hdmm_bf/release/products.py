@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from jaxtyping import Bool, Int, Int64
@@ -58,7 +58,7 @@ class ProductRecovery(Recovery):
         """The problem by its factors."""
         return product_view(self.problem)
 
-    def read(self, counts: Any) -> Tables:
+    def read(self, counts: object) -> Tables:
         """Accept a histogram, or records for domains too large for one."""
         return as_tables(self.problem, counts)
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 from hdmm_bf.certificate import exact_sensitivity, grid_bits
 from hdmm_bf.release.ledger import Account
@@ -28,7 +27,7 @@ from hdmm_bf.release.release import Release
 
 def release(
     fit: Fitted,
-    counts: Any,
+    counts: object,
     *,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -61,7 +60,7 @@ def release(
 def publish(
     settled: Plan,
     fit: Fitted,
-    counts: Any,
+    counts: object,
     *,
     account: Account | None = None,
     callback: Callable[[int], None] | None = None,

@@ -33,7 +33,7 @@ class Recovery(ABC):
     strategy: Strategy
 
     @abstractmethod
-    def read(self, counts: Any) -> Any:
+    def read(self, counts: object) -> Any:
         """Check data against the problem; refusals show no count."""
 
     @abstractmethod
@@ -100,6 +100,6 @@ class Recovery(ABC):
 
 
 @singledispatch
-def recovery(strategy: Any, problem: Problem) -> Recovery:
+def recovery(strategy: object, problem: Problem) -> Recovery:
     """Return how a strategy is measured and reconstructed; one implementation per record."""
     raise TypeError(f"no recovery for {type(strategy).__name__}")

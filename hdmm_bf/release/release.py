@@ -13,7 +13,7 @@ from jaxtyping import Int64
 from hdmm_bf import _display
 from hdmm_bf import policy as policies
 from hdmm_bf._checks import fail, whole_numbers
-from hdmm_bf._types import RealVector
+from hdmm_bf._types import JsonObject, RealVector
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release import intervals
 from hdmm_bf.release.plan import Plan
@@ -137,7 +137,7 @@ class Release:
         """What the policy makes public, in words."""
         return policies.discloses(self.problem.policy)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """Return what a reader of the answers must know, as plain values."""
         workload, policy = self.problem.workload, self.problem.policy
         return {

@@ -13,10 +13,11 @@ import decimal
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from hdmm_bf._types import AnyArray
 from hdmm_bf.release.choice import Source, choose_fraction
 from hdmm_bf.release.tree_tables import Kind, Piece
 
@@ -34,8 +35,8 @@ class Wide(NamedTuple):
     Both are lists over s from -reach to reach; `inner` is the reach of the inner box.
     """
 
-    within: Any
-    beyond: Any
+    within: AnyArray
+    beyond: AnyArray
     inner: int
     reach: int
 
@@ -111,7 +112,7 @@ def _widen(kind: Kind, wide: dict[int, Wide], inner: int, share: Fraction) -> Wi
     return _boxed(within, beyond, inner, max(inner, _reach((within + beyond)[most:], share)))
 
 
-def _combined(below: list[Wide]) -> tuple[Any, Any]:
+def _combined(below: list[Wide]) -> tuple[AnyArray, AnyArray]:
     """Convolve the messages of one or two children: nothing is outside if neither has something outside."""
     most = sum(own.reach for own in below)
     if len(below) == 1:
@@ -122,7 +123,7 @@ def _combined(below: list[Wide]) -> tuple[Any, Any]:
     return _centred(np.convolve(one.within, other.within), most), mixed + swapped + both
 
 
-def _boxed(within: Any, beyond: Any, inner: int, reach: int) -> Wide:
+def _boxed(within: AnyArray, beyond: AnyArray, inner: int, reach: int) -> Wide:
     """Move what has its sum outside the inner box from one message to the other, and cut both at their boxes."""
     beyond, most = beyond.copy(), len(within) // 2
     beyond[: most - inner] = beyond[: most - inner] + within[: most - inner]
@@ -130,13 +131,13 @@ def _boxed(within: Any, beyond: Any, inner: int, reach: int) -> Wide:
     return Wide(within[most - inner : most + inner + 1], beyond[most - reach : most + reach + 1], inner, reach)
 
 
-def _centred(values: Any, reach: int) -> Any:
+def _centred(values: AnyArray, reach: int) -> AnyArray:
     """Put zeros around a message, so that it goes from -reach to reach."""
     room = np.full(reach - len(values) // 2, _NONE)
     return np.concatenate([room, values, room])
 
 
-def _powers(ratio: float, reach: int) -> Any:
+def _powers(ratio: float, reach: int) -> AnyArray:
     """Return q^|s| for s from -reach to reach."""
     half = [Decimal(1)]
     for _ in range(reach):
@@ -144,7 +145,7 @@ def _powers(ratio: float, reach: int) -> Any:
     return np.array(half[:0:-1] + half, dtype=object)
 
 
-def _geometric(ratio: float, inner: int, share: Fraction) -> Any:
+def _geometric(ratio: float, inner: int, share: Fraction) -> AnyArray:
     """Return q^|s| as far as a cell's message must be known to find its reach."""
     most, power = max(1, inner), Decimal(ratio) ** max(1, inner)
     while 4 * (most + 1) * Fraction(power) > share:
@@ -152,7 +153,7 @@ def _geometric(ratio: float, inner: int, share: Fraction) -> Any:
     return _powers(ratio, most + 1)
 
 
-def _reach(half: Any, share: Fraction) -> int:
+def _reach(half: AnyArray, share: Fraction) -> int:
     """Return the least T beyond which the message holds no more than its share of m(0), as in `tree_tables`."""
     for far in range(1, len(half)):
         if 4 * far * Fraction(half[far]) <= share * Fraction(half[0]):
@@ -160,7 +161,7 @@ def _reach(half: Any, share: Fraction) -> int:
     return len(half) - 1
 
 
-def _total(values: Any) -> Fraction:
+def _total(values: AnyArray) -> Fraction:
     return sum((Fraction(value) for value in values), Fraction(0))
 
 

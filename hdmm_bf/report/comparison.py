@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from hdmm_bf._linalg import AGREEMENT
-from hdmm_bf._types import RealVector
+from hdmm_bf._types import JsonObject, RealVector
 from hdmm_bf.fit import Fit, Row
 from hdmm_bf.fit.comparison import compare_with_baselines
 from hdmm_bf.release.plan import plan
@@ -29,12 +29,12 @@ class Compared(NamedTuple):
     stddevs: dict[str, RealVector]
 
 
-def example_privacy(fit: Fit) -> dict[str, Any]:
+def example_privacy(fit: Fit) -> JsonObject:
     """Return the privacy parameters of the examples: epsilon 1, and delta 1e-6 for Gaussian noise."""
     return {"epsilon": 1.0, "delta": 1e-6} if fit.noise == "gaussian" else {"epsilon": 1.0}
 
 
-def example_loss(fit: Fit) -> dict[str, Any]:
+def example_loss(fit: Fit) -> JsonObject:
     """Return what the noise of a release with these parameters is made for."""
     return plan(fit, **example_privacy(fit)).loss
 

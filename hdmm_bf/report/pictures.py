@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import singledispatch
-from typing import Any
 
 from hdmm_bf import policy as policies
 from hdmm_bf._checks import InputError
@@ -68,7 +67,7 @@ def _tree(fit: Fit) -> Section:
 
 
 @singledispatch
-def _columns(strategy: Any) -> str:
+def _columns(strategy: object) -> str:
     raise TypeError(f"no words for {type(strategy).__name__}")
 
 

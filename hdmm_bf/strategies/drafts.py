@@ -7,15 +7,15 @@ edge     max_e ||S_e||^2 * tr(V_G (S^T S)^-1)            S over the edges, V_G =
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import Norm, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.problem.transform import Problem
-
-Kind: TypeAlias = Literal["vertex", "edge"]
+from hdmm_bf.strategies.records import Kind
 
 
 class Draft(NamedTuple):
@@ -33,13 +33,13 @@ def draft(problem: Problem, kind: Kind, matrix: RealMatrix, *, norm: Norm, origi
     if not largest > 0:
         return Draft(kind, matrix, origin, math.inf)
     scaled = matrix / largest
-    V = problem.gram if kind == "vertex" else edge_gram(problem)
+    V = _GRAM[kind](problem)
     return Draft(kind, scaled, origin, la.trace_of_inverse(scaled, V))
 
 
 def column_norms(problem: Problem, kind: Kind, matrix: RealMatrix, *, norm: Norm) -> RealVector:
     """Return ||A p_e|| (vertex) or ||S_e|| (edge) for every edge."""
-    columns = edge_columns(problem, matrix) if kind == "vertex" else matrix
+    columns = _EDGE_COLUMNS[kind](problem, matrix)
     return np.asarray(np.abs(columns).sum(axis=0) if norm == "L1" else np.sqrt((columns**2).sum(axis=0)))
 
 
@@ -51,3 +51,10 @@ def edge_columns(problem: Problem, matrix: RealMatrix) -> RealMatrix:
 def edge_gram(problem: Problem) -> SquareMatrix:
     """Return V_G = P^T V P, e x e."""
     return edge_columns(problem, edge_columns(problem, problem.gram).T)
+
+
+_GRAM: dict[Kind, Callable[[Problem], SquareMatrix]] = {"vertex": lambda problem: problem.gram, "edge": edge_gram}
+_EDGE_COLUMNS: dict[Kind, Callable[[Problem, RealMatrix], RealMatrix]] = {
+    "vertex": edge_columns,
+    "edge": lambda _, matrix: matrix,
+}

@@ -39,6 +39,7 @@ class MatrixStrategy:
     family: str
 
     kind: ClassVar[Kind]
+    column: ClassVar[Literal["cell", "edge"]]
 
     def __post_init__(self) -> None:
         own = self.integers.copy()
@@ -65,6 +66,7 @@ class CellStrategy(MatrixStrategy):
     """A matrix over the cells: A x is measured."""
 
     kind: ClassVar[Kind] = "vertex"
+    column: ClassVar[Literal["cell", "edge"]] = "cell"
     __repr__ = MatrixStrategy.__repr__
 
 
@@ -74,6 +76,7 @@ class EdgeStrategy(MatrixStrategy):
     """A matrix over the edges of a policy that is no forest: only x + P S^+ noise may be published."""
 
     kind: ClassVar[Kind] = "edge"
+    column: ClassVar[Literal["cell", "edge"]] = "edge"
     __repr__ = MatrixStrategy.__repr__
 
 
@@ -142,6 +145,7 @@ class ProductStrategy:
     family: str
 
     kind: ClassVar[Literal["blocks"]] = "blocks"
+    column: ClassVar[Literal["cell"]] = "cell"
 
     def __repr__(self) -> str:
         return f"ProductStrategy({self.family}, {len(self.blocks)} blocks, {self.num_rows} rows)"
@@ -189,6 +193,7 @@ class TreeNorm:
     family: str
 
     kind: ClassVar[Literal["tree"]] = "tree"
+    column: ClassVar[Literal["cell"]] = "cell"
 
     def __post_init__(self) -> None:
         for name in ("parents", "integers"):

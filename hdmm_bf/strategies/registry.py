@@ -22,11 +22,11 @@ _MODULES: dict[Noise, tuple[str, ...]] = {
 """Modules of the families of each noise, in the order in which they are tried."""
 
 
-def _always(_: Any) -> bool:
+def _always(_: object) -> bool:
     return True
 
 
-def _never(_: Any) -> bool:
+def _never(_: object) -> bool:
     return False
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any, final
+from typing import TypeAlias, final
 
 import numpy as np
 import scipy.sparse as sp
 
 from hdmm_bf import _display
-from hdmm_bf._checks import as_array, fail, finite, fits, position, real_matrix
+from hdmm_bf._checks import as_array, fail, finite, fits, position, real_matrix, same_cells
 from hdmm_bf._types import AnyArray, Number, RealVector, SquareMatrix
 from hdmm_bf.domain import Domain, DomainLike, as_domain
 from hdmm_bf.matrix import Dense, Kronecker, Matrix, Sparse, Stack, Weighted
 
-MatrixLike = Any
+MatrixLike: TypeAlias = object
 """A NumPy array, a scipy.sparse matrix, nested lists, or one of our implicit matrices."""
 
 _BYTES_PER_NAME = 80
@@ -156,14 +156,7 @@ def union(*workloads: Workload) -> Workload:
     if not workloads:
         raise fail("workload.union", "no workloads", "needs at least one", "Pass the workloads to unite.")
     first = workloads[0]
-    for other in workloads[1:]:
-        if other.num_cells != first.num_cells:
-            raise fail(
-                "workload.union",
-                f"{first.num_cells} and {other.num_cells} cells",
-                "the workloads must be on the same domain",
-                "Use workload.product to combine different attributes.",
-            )
+    same_cells("workload.union", "workloads", [other.num_cells for other in workloads])
     ends = np.cumsum([w.num_queries for w in workloads])
 
     def name(query: int) -> str:

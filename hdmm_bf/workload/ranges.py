@@ -10,13 +10,13 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Float64, Int
 
-from hdmm_bf._types import Columns, SparseMatrix, SquareMatrix
+from hdmm_bf._types import Columns, IndexArray, SparseMatrix, SquareMatrix
 from hdmm_bf.matrix import Matrix
 
 _BLOCK_ROWS = 64  # keeps the temporary in cache: three times faster than whole-matrix operations at n = 4096
@@ -192,7 +192,7 @@ class Boxes(Matrix):
             np.cumsum(from_far, axis=axis, out=from_far)
         return steps[(slice(1, None),) * len(self.sizes)].reshape(-1, *vector.shape[1:])
 
-    def _corners(self) -> list[tuple[tuple[Any, ...], int]]:
+    def _corners(self) -> list[tuple[tuple[IndexArray, ...], int]]:
         """Corners of the summed-area table, with the sign each takes in a box sum."""
         corners = []
         for choice in itertools.product((0, 1), repeat=len(self.sizes)):

@@ -12,6 +12,7 @@ import pytest
 
 import hdmm_bf as bf
 from hdmm_bf.fit.options import FAMILIES, PRODUCT_FAMILIES
+from hdmm_bf.strategies import registry
 from hdmm_bf.strategies.laplace.portfolio import PATIENCE
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
@@ -40,6 +41,12 @@ PROBLEMS = {
     "public product": ("identity:4x3", "product:empty:4,empty:3", "gaussian", "bases"),
 }
 """One small problem a path."""
+
+
+def test_the_documentation_of_fit_names_every_family():
+    told = bf.fit.__doc__.partition("family:")[2].partition("seed:")[0]
+    assert [name for name in registry.names() if name not in told] == []
+
 
 GIVEN = {
     "noise": "noise",

@@ -11,18 +11,16 @@ Every bound is f(mu)^2 for weights mu on the edges (see `hdmm_bf.bounds`), of a 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
 from hdmm_bf._checks import fail
-from hdmm_bf._types import EdgeArray
+from hdmm_bf._types import EdgeArray, Proof, RealVector
 from hdmm_bf.bounds.products import grid, kronecker, sectors, typed
 from hdmm_bf.matrix import Identity
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import ProductProblem, Term
-
-Proof: TypeAlias = dict[str, Any]
 
 
 class ProductBounds(NamedTuple):
@@ -75,28 +73,40 @@ def _moves(term: Term, attribute: int, edges: EdgeArray) -> bool:
 def proof_bound(product: ProductProblem, proof: Proof) -> float | None:
     """Return the bound that a proof's weights give; None where its kind does not fit the problem."""
     kind = proof.get("kind")
-    if kind == "types":
-        types = typed.typed(product)
-        return None if types is None else typed.typed_bound(types, _vector(proof["weights"], len(types.attributes)))
-    if kind == "sectors":
-        problem = sectors.sectors(product, int(proof["attribute"]))
-        return (
-            None if problem is None else sectors.sectors_bound(problem, _vector(proof["weights"], problem.uniform.size))
-        )
-    if kind == "kronecker":
-        attribute = int(proof["attribute"])
-        sizes = [mu.size for mu in kronecker.uniform_weights(product, attribute)]
-        weights = [_vector(mu, size) for mu, size in zip(proof["weights"], sizes, strict=True)]
-        return kronecker.kronecker_bound(product, attribute, weights)
-    if kind == "grid":
-        parts = grid.as_grid(product)
-        first, second = (_vector(d, n) for d, n in zip(proof["cells"], product.sizes, strict=True))
-        one, two = map(float, proof["types"])
-        return None if parts is None else grid.grid_bound(parts, (first, second), (one, two))
-    raise fail("bounds.proof", f"kind={kind!r}", "is not a kind of proof", "Use types, sectors, kronecker or grid.")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        advice = "Use types, sectors, kronecker or grid."
+        raise fail("bounds.proof", f"kind={kind!r}", "is not a kind of proof", advice)
+    return _KINDS[kind](product, proof)
 
 
-def _vector(weights: Any, size: int) -> Any:
+def _of_types(product: ProductProblem, proof: Proof) -> float | None:
+    types = typed.typed(product)
+    return None if types is None else typed.typed_bound(types, _vector(proof["weights"], len(types.attributes)))
+
+
+def _of_sectors(product: ProductProblem, proof: Proof) -> float | None:
+    parts = sectors.sectors(product, int(proof["attribute"]))
+    return None if parts is None else sectors.sectors_bound(parts, _vector(proof["weights"], parts.uniform.size))
+
+
+def _of_kronecker(product: ProductProblem, proof: Proof) -> float | None:
+    attribute = int(proof["attribute"])
+    sizes = [mu.size for mu in kronecker.uniform_weights(product, attribute)]
+    weights = [_vector(mu, size) for mu, size in zip(proof["weights"], sizes, strict=True)]
+    return kronecker.kronecker_bound(product, attribute, weights)
+
+
+def _of_grid(product: ProductProblem, proof: Proof) -> float | None:
+    parts = grid.as_grid(product)
+    first, second = (_vector(d, n) for d, n in zip(proof["cells"], product.sizes, strict=True))
+    one, two = map(float, proof["types"])
+    return None if parts is None else grid.grid_bound(parts, (first, second), (one, two))
+
+
+_KINDS = {"types": _of_types, "sectors": _of_sectors, "kronecker": _of_kronecker, "grid": _of_grid}
+
+
+def _vector(weights: object, size: int) -> RealVector:
     mu = np.asarray(weights, dtype=np.float64)
     if mu.shape != (size,) or not np.all(np.isfinite(mu)) or mu.min(initial=0.0) < 0:
         shown = f"weights of shape {mu.shape}"

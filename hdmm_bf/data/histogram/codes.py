@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import math
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,15 @@ from hdmm_bf._types import IndexArray, Number, RealVector
 from hdmm_bf.data.histogram.request import WHERE, Outside, Reading
 from hdmm_bf.data.histogram.tables import Frame
 
-Expression: TypeAlias = Any  # narwhals.Expr
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyRelation as Relation
+    from narwhals import Expr as Expression
+    from narwhals.dtypes import DType
+    from polars import DataFrame, LazyFrame
+
+    PolarsFrame = DataFrame | LazyFrame
+else:  # all are optional, and imported where they are used
+    DType = Expression = PolarsFrame = Relation = object
 
 OUTSIDE = -1
 LARGEST_WEIGHT = 2**62
@@ -95,7 +103,7 @@ def joined(low: int, middle: int, high: int) -> int:
     return low + _LIMB * (middle + _LIMB * high)
 
 
-def _kind(kind: Any, reading: Reading) -> str:
+def _kind(kind: DType, reading: Reading) -> str:
     """Sort a column by its type, or refuse a type that the attribute cannot be read from."""
     import narwhals as nw
 
@@ -110,7 +118,7 @@ def _kind(kind: Any, reading: Reading) -> str:
     raise _wrong_type(kind, reading)
 
 
-def _wrong_type(kind: Any, reading: Reading) -> InputError:
+def _wrong_type(kind: DType, reading: Reading) -> InputError:
     seen = f"column {reading.column!r} of type {kind}"
     if reading.labels:
         problem = "labels are compared with text, whole numbers or truth values"
@@ -119,7 +127,7 @@ def _wrong_type(kind: Any, reading: Reading) -> InputError:
     return fail(WHERE, seen, problem, "Convert the column to numbers, or give the domain labels.")
 
 
-def _is_wide(kind: Any) -> bool:
+def _is_wide(kind: DType) -> bool:
     """Tell the whole numbers that do not all fit 64 bits."""
     import narwhals as nw
 
@@ -195,7 +203,7 @@ def _search(inner: RealVector, values: Any) -> IndexArray:
     return np.asarray(np.searchsorted(inner, real, side="right"), dtype=np.int64)
 
 
-def _polars_search(frame: Any, name: str, place: str, inner: tuple[float, ...]) -> Any:
+def _polars_search(frame: PolarsFrame, name: str, place: str, inner: tuple[float, ...]) -> PolarsFrame:
     import polars as pl
 
     edges = pl.lit(pl.Series(inner, dtype=pl.Float64))
@@ -214,7 +222,7 @@ def _search_tree(x: Expression, inner: tuple[float, ...], low: int, high: int) -
     return nw.when(x < inner[middle]).then(left).otherwise(right)
 
 
-def _duckdb_search(relation: Any, name: str, place: str, inner: tuple[float, ...]) -> Any:
+def _duckdb_search(relation: Relation, name: str, place: str, inner: tuple[float, ...]) -> Relation:
     """Halve the steps of a search in a list, one projection a step: for 700 bins a third of the time of a CASE tree."""
     # edges as texts: DuckDB 1 reads a number in digits as a decimal and rounds twice
     texts = ", ".join(f"'{edge!r}'" for edge in inner)
@@ -256,7 +264,7 @@ def _looked_up(frame: Frame, texts: dict[str, tuple[str, ...]]) -> Frame:
     return frame.with_columns(**codes)
 
 
-def _duckdb_codes(relation: Any, texts: dict[str, tuple[str, ...]]) -> Any:
+def _duckdb_codes(relation: Relation, texts: dict[str, tuple[str, ...]]) -> Relation:
     """Cast to an ENUM of the labels, a hash lookup; a map or CASE would go through all labels for every record."""
 
     def code(name: str) -> str:

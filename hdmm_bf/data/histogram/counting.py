@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int64
@@ -32,7 +31,7 @@ _PROBLEM = {
 
 
 def histogram(
-    source: Any,
+    source: object,
     domain: DomainLike,
     *,
     columns: Mapping[str, str] | None = None,

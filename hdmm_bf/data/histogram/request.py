@@ -10,7 +10,7 @@ import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias, final, get_args
+from typing import Literal, TypeAlias, final, get_args
 
 from hdmm_bf._checks import InputError, fail, fits, listed, nearest
 from hdmm_bf._types import Number
@@ -151,7 +151,7 @@ def _misplaced(name: str, names: Sequence[str], *, from_text: bool) -> InputErro
     return fail(WHERE, f"column {name!r}", "the table has no such column", advice)
 
 
-def close_name(name: str, known: Iterable[Any], *, most: int = _MOST_NAMES) -> str:
+def close_name(name: str, known: Iterable[object], *, most: int = _MOST_NAMES) -> str:
     """Suggest the nearest name; list them all only where they are at most so many."""
     words = [reprlib.repr(str(word))[1:-1] for word in known]
     advice = nearest(name, words) if words else "There are none."

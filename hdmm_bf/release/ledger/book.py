@@ -70,7 +70,7 @@ class Account:
     claim: Claim = Claim()
     entries: list[int] = field(default_factory=list, compare=False)
 
-    def book(self, settled: Plan, *, policy: str, data: Any) -> int:
+    def book(self, settled: Plan, *, policy: str, data: object) -> int:
         """Count what a plan costs as spent on data; a plan without noise, all public, is noted and costs nothing."""
         if settled.sampler is None:
             return self.spend("public", epsilon=None, delta=None, rho=None, policy=policy, data=data)
@@ -78,7 +78,7 @@ class Account:
         return self.spend(settled.noise, **loss, policy=policy, data=data)
 
     def spend(
-        self, noise: Cost, *, epsilon: float | None, delta: float | None, rho: float | None, policy: str, data: Any
+        self, noise: Cost, *, epsilon: float | None, delta: float | None, rho: float | None, policy: str, data: object
     ) -> int:
         """Count a loss as spent, or refuse when the total would be exceeded. Returns the number of the entry."""
         loss = {"epsilon": epsilon, "delta": delta, "rho": rho}
@@ -248,7 +248,7 @@ class Ledger:
         delta: float | None,
         rho: float | None,
         policy: str,
-        data: Any,
+        data: object,
         claim: Claim | None = None,
     ) -> int:
         """Count a loss on data as spent, or refuse when the total would be exceeded or the data are not the name's."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias, final
+from typing import Literal, TypeAlias, final
 
 import numpy as np
 
@@ -232,16 +232,15 @@ def is_loss(noise: object, epsilon: str | None, delta: str | None, rho: str | No
     return noise == "gaussian" and rho is not None and (epsilon is None) == (delta is None)
 
 
-def written(name: str, value: Any) -> str | None:
+def written(name: str, value: object) -> str | None:
     """Write a number so that it comes back exactly; refused if it is no positive number."""
     if value is None:
         return None
-    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     try:
-        number = float(value) if real else math.nan
+        number = float(value) if isinstance(value, int | float | np.integer | np.floating) else math.nan
     except OverflowError:
         number = math.inf
-    if not 0 < number < math.inf:
+    if isinstance(value, bool) or not 0 < number < math.inf:
         raise fail("ledger", f"{name}={value!r}", "must be a positive number", "Use for example 1.0.")
     return repr(number)
 

@@ -11,7 +11,6 @@ import itertools
 import re
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 from hdmm_bf.release.ledger import storage
 from hdmm_bf.release.ledger.losses import Total
@@ -39,12 +38,12 @@ def migrate(path: Path, base: sqlite3.Connection) -> None:
     base.executemany(insert, [(known[row[0]][0], *known[row[0]], *row[1:]) for row in rows])
 
 
-def _renamed(names: list[str], salt: bytes) -> dict[str, tuple[str, Any]]:
+def _renamed(names: list[str], salt: bytes) -> dict[str, tuple[str, str | None]]:
     """Return for every old name the name and the fingerprint that it becomes."""
     plain = {name: match[1] for name in names if (match := _PLAIN_HASH.fullmatch(name))}
     seen = {name: seen_name(name) for name in names if name not in plain}
     free = (f"unnamed {k}" for k in itertools.count(1) if f"unnamed {k}" not in seen.values())
-    found: dict[str, tuple[str, Any]] = {}
+    found: dict[str, tuple[str, str | None]] = {}
     for name in dict.fromkeys(names):
         hashed = salted(plain[name], salt) if name in plain else None
         found[name] = (seen.get(name) or next(free), hashed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Int64
@@ -70,7 +70,7 @@ def _unseen(character: str) -> bool:
     return hidden or unicodedata.category(character) in _UNSEEN_KINDS
 
 
-def fingerprint(data: Any, salt: bytes) -> str:
+def fingerprint(data: object, salt: bytes) -> str:
     """Return what tells data apart in one ledger: a histogram, `Histogram` or `Records`, and the ledger's salt.
 
     It depends on the data. Whoever has the ledger, and with it the salt, can test guesses of the whole histogram, each
@@ -88,7 +88,7 @@ def salted(digest: str, salt: bytes) -> str:
     return hashlib.scrypt(digest.encode(), salt=salt, **_COST).hex()
 
 
-def digest(data: Any) -> str:
+def digest(data: object) -> str:
     """Return the fast hash of data, which is never stored: small histograms can be found from it by trying."""
     if isinstance(data, Records):
         return _digest_of_records(data)
@@ -113,7 +113,9 @@ def _digest_of_records(records: Records) -> str:
     return hashed.hexdigest()
 
 
-def _parts(cells: Int64[np.ndarray, " k"], amounts: Int64[np.ndarray, " k"], n: int) -> Any:
+def _parts(
+    cells: Int64[np.ndarray, " k"], amounts: Int64[np.ndarray, " k"], n: int
+) -> Iterator[Int64[np.ndarray, " _"]]:
     """Yield the histogram of n cells, a part at a time."""
     for start in range(0, n, _CHUNK):
         low, high = np.searchsorted(cells, [start, start + _CHUNK])

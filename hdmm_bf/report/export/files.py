@@ -8,12 +8,11 @@ import io
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from hdmm_bf._checks import fail, nearest
 
 
-def parquet_bytes(columns: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> bytes:
+def parquet_bytes(columns: Mapping[str, object], metadata: Mapping[str, str] | None = None) -> bytes:
     """Return a Parquet file of named columns, with notes in its schema."""
     _check_parquet()
     import pyarrow as pa

@@ -7,14 +7,14 @@ import json
 from collections.abc import Callable
 from functools import singledispatch
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
 from hdmm_bf._checks import fail, nearest
-from hdmm_bf._types import RealMatrix
+from hdmm_bf._types import JsonObject, RealMatrix
 from hdmm_bf.fit import Fit
 from hdmm_bf.problem.product import product_view
 from hdmm_bf.report.export.files import parquet_bytes, write_file
@@ -40,12 +40,12 @@ def write_matrix(made: Fit, path: str | Path, *, kind: str, what: What = "strate
     return write_file(path, form.encode(*_written(made.strategy, made, kind=kind, what=what, dense=dense)))
 
 
-Written: TypeAlias = tuple[RealMatrix, dict[str, Any]]
+Written: TypeAlias = tuple[RealMatrix, JsonObject]
 """The matrix, for formats that hold nothing else, and all that npz and json hold."""
 
 
 @singledispatch
-def _written(strategy: Any, made: Fit, *, kind: str, what: What, dense: bool) -> Written:
+def _written(strategy: object, made: Fit, *, kind: str, what: What, dense: bool) -> Written:
     raise TypeError(f"no export of {type(strategy).__name__}")
 
 
@@ -75,7 +75,7 @@ def _(strategy: ProductStrategy, made: Fit, *, kind: str, what: What, dense: boo
     if not FORMATS[kind].whole:
         advice = f"Use {' or '.join(name for name, form in FORMATS.items() if form.whole)}, or --dense for the matrix."
         raise fail("export", f"format={kind!r}", "cannot hold the factors of an implicit strategy", advice)
-    record: dict[str, Any] = {"kind": strategy.kind, "sensitivity": made.certificate.sensitivity}
+    record: JsonObject = {"kind": strategy.kind, "sensitivity": made.certificate.sensitivity}
     record["blocks"] = len(strategy.blocks)
     for b, block in enumerate(strategy.blocks):
         record[f"block{b}_precisions"] = np.where(np.isinf(block.precisions), -1.0, block.precisions)
@@ -84,7 +84,7 @@ def _(strategy: ProductStrategy, made: Fit, *, kind: str, what: What, dense: boo
     return np.empty((0, 0)), record
 
 
-def _record(made: Fit, matrix: RealMatrix, kind: str, what: What) -> dict[str, Any]:
+def _record(made: Fit, matrix: RealMatrix, kind: str, what: What) -> JsonObject:
     return {
         what: matrix,
         "kind": kind,
@@ -94,30 +94,30 @@ def _record(made: Fit, matrix: RealMatrix, kind: str, what: What) -> dict[str, A
     }
 
 
-def _npz(matrix: RealMatrix, record: dict[str, Any]) -> bytes:
+def _npz(matrix: RealMatrix, record: JsonObject) -> bytes:
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **record)
     return buffer.getvalue()
 
 
-def _json(matrix: RealMatrix, record: dict[str, Any]) -> bytes:
+def _json(matrix: RealMatrix, record: JsonObject) -> bytes:
     plain = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in record.items()}
     return json.dumps(plain).encode()
 
 
-def _csv(matrix: RealMatrix, record: dict[str, Any]) -> bytes:
+def _csv(matrix: RealMatrix, record: JsonObject) -> bytes:
     buffer = io.StringIO()
     np.savetxt(buffer, matrix, fmt=f"%.{_DIGITS}g", delimiter=",")
     return buffer.getvalue().encode()
 
 
-def _mtx(matrix: RealMatrix, record: dict[str, Any]) -> bytes:
+def _mtx(matrix: RealMatrix, record: JsonObject) -> bytes:
     buffer = io.BytesIO()
     scipy.io.mmwrite(buffer, sp.coo_array(matrix), precision=_DIGITS, symmetry="general")
     return buffer.getvalue()
 
 
-def _parquet(matrix: RealMatrix, record: dict[str, Any]) -> bytes:
+def _parquet(matrix: RealMatrix, record: JsonObject) -> bytes:
     return parquet_bytes({f"c{j}": column for j, column in enumerate(matrix.T)})
 
 
@@ -129,7 +129,7 @@ class Format(NamedTuple):
         whole: whether the file holds the whole record, and not the matrix alone.
     """
 
-    encode: Callable[[RealMatrix, dict[str, Any]], bytes]
+    encode: Callable[[RealMatrix, JsonObject], bytes]
     whole: bool = False
 
 

@@ -6,13 +6,14 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
 from hdmm_bf import __version__
 from hdmm_bf._checks import fail
 from hdmm_bf._display import plain, spreadsheet_cell, spreadsheet_note
+from hdmm_bf._types import AnyArray, JsonObject
 from hdmm_bf.release.postprocess import Processed, processed_answers
 from hdmm_bf.release.release import Release
 from hdmm_bf.report.export.files import check_target, parquet_bytes, write_file
@@ -21,6 +22,8 @@ from hdmm_bf.workload import Workload, identity
 SUFFIXES = (".csv", ".parquet", ".json")
 
 _NEEDS_QUOTES = re.compile(r"""[",#]|^\s|\s$""")  # '#' starts the notes
+
+Column: TypeAlias = list[str] | list[float] | list[int]
 
 
 def write_answers(
@@ -43,7 +46,7 @@ def write_answers(
         answers, stddev = out.answer(queries)
         width, method = out.recovery.half_widths_of(queries, out.plan, level)
         low, high = answers - width, answers + width
-    columns: dict[str, Any] = {
+    columns: dict[str, AnyArray | list[str]] = {
         "query": asked.names(),
         "answer": answers,
         "stddev": stddev,
@@ -61,7 +64,7 @@ def write_estimate(out: Release, path: str | Path, *, processed: Processed | Non
     domain = out.problem.policy.domain
     out.recovery.check_estimate()
     deviations = np.sqrt(out.recovery.variances(identity(domain), out.plan))
-    columns: dict[str, Any] = {
+    columns: dict[str, AnyArray | list[str]] = {
         "cell": [domain.describe(i) for i in range(domain.num_cells)],
         "estimate": out.estimate,
         "stddev": deviations,
@@ -71,7 +74,7 @@ def write_estimate(out: Release, path: str | Path, *, processed: Processed | Non
     return _write(path, columns, _notes(out, processed), out.summary())
 
 
-def _noise(facts: dict[str, Any]) -> str:
+def _noise(facts: JsonObject) -> str:
     if facts["noise"] == "norm":
         return f"whole numbers on the cells by the norm of a tree, scale {facts['noise_scale']:.6g}"
     return f"discrete {facts['noise']}, scale {facts['noise_scale']:.6g} on a grid of 2^-{facts['grid_bits']}"
@@ -93,7 +96,9 @@ def _notes(out: Release, processed: Processed | None) -> dict[str, str]:
     return notes if processed is None else {**notes, "post-processing": processed.label}
 
 
-def _write(path: str | Path, columns: Mapping[str, Any], notes: Mapping[str, str], facts: Mapping[str, Any]) -> Path:
+def _write(
+    path: str | Path, columns: Mapping[str, AnyArray | list[str]], notes: Mapping[str, str], facts: Mapping[str, object]
+) -> Path:
     """Write columns under notes for people; JSON also holds the same facts as plain values.
 
     Guarantees:
@@ -102,17 +107,17 @@ def _write(path: str | Path, columns: Mapping[str, Any], notes: Mapping[str, str
         escaped, and a name that a spreadsheet would take for a formula has an apostrophe before it.
     """
     target = check_target(path, SUFFIXES)
-    columns = {key: _column(target, key, value) for key, value in columns.items()}
+    plain_columns = {key: _column(target, key, value) for key, value in columns.items()}
     notes = {key: _encodable(value) for key, value in notes.items()}
     suffix = target.suffix.lower()
     if suffix == ".csv":
-        return write_file(target, _csv(columns, notes))
+        return write_file(target, _csv(plain_columns, notes))
     if suffix == ".parquet":
-        return write_file(target, parquet_bytes(columns, notes))
-    return write_file(target, (json.dumps({"about": notes, **facts, **columns}, allow_nan=False) + "\n").encode())
+        return write_file(target, parquet_bytes(plain_columns, notes))
+    return write_file(target, (json.dumps({"about": notes, **facts, **plain_columns}, allow_nan=False) + "\n").encode())
 
 
-def _column(target: Path, key: str, values: Any) -> list[Any]:
+def _column(target: Path, key: str, values: AnyArray | list[str]) -> Column:
     """Return a column of numbers, all finite, or of names as plain values."""
     if not isinstance(values, np.ndarray):
         return [_encodable(value) for value in values]
@@ -127,13 +132,13 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _csv(columns: Mapping[str, list[Any]], notes: Mapping[str, str]) -> bytes:
+def _csv(columns: Mapping[str, Column], notes: Mapping[str, str]) -> bytes:
     lines = [f"# {key}: {spreadsheet_note(plain(value))}" for key, value in notes.items()]
     lines += [",".join(map(_field, row)) for row in ([*columns], *zip(*columns.values(), strict=True))]
     return ("\n".join(lines) + "\n").encode()
 
 
-def _field(value: Any) -> str:
+def _field(value: object) -> str:
     if not isinstance(value, str):
         return repr(value)
     name = spreadsheet_cell(value)

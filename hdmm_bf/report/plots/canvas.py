@@ -7,12 +7,16 @@ import importlib.util
 import io
 import re
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from hdmm_bf._checks import fail
 
-Figure: TypeAlias = Any
-"""A `matplotlib.figure.Figure`; matplotlib is an extra, so its types are not named here."""
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+    from matplotlib.image import AxesImage as AxesImage
+else:  # matplotlib is an extra, imported when something is drawn
+    Axes = AxesImage = Figure = object
 
 WIDTH = 5.4
 """Inches. Text of 10 points is then readable at the width of a phone and not huge on a desk."""
@@ -20,7 +24,7 @@ WIDTH = 5.4
 # Okabe and Ito's colours.
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#666666"
 
-_STYLE: Any = {
+_STYLE: Any = {  # matplotlib's type is a list of all its settings
     "axes.grid": False,
     "axes.spines.right": False,
     "axes.spines.top": False,

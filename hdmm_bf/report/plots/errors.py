@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -124,16 +123,18 @@ def _sizes(matrix: Matrix, chosen: IndexArray) -> RealVector | None:
     return None
 
 
-def _errors(axis: Any, place: AnyArray, ours: RealVector, others: Mapping[str, RealVector]) -> None:
+def _errors(axis: canvas.Axes, place: AnyArray, ours: RealVector, others: Mapping[str, RealVector]) -> None:
     group, centre = _groups(place)
     low, high = np.full(centre.size, np.inf), np.zeros(centre.size)
     np.minimum.at(low, group, ours)
     np.maximum.at(high, group, ours)
     if np.any(high > low * (1 + AGREEMENT)):
         axis.fill_between(centre, low, high, color=canvas.BLUE, alpha=0.25, linewidth=0, label="this strategy, range")
-    mark = {"marker": "o", "markersize": 3.5} if centre.size <= 40 else {}
+    mark = "o" if centre.size <= 40 else ""
     name = "this strategy, mean"
-    axis.plot(centre, _means(group, ours), color=canvas.BLUE, linewidth=1.8, label=name, zorder=3, **mark)
+    axis.plot(
+        centre, _means(group, ours), color=canvas.BLUE, linewidth=1.8, label=name, zorder=3, marker=mark, markersize=3.5
+    )
     drawn = [ours]
     for (label, values), (colour, line) in zip(others.items(), _OTHERS, strict=False):
         means = _means(group, values)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from hdmm_bf._types import EdgeArray, IndexArray, RealMatrix, RealVector
+from hdmm_bf._types import EdgeArray, IndexArray, JsonObject, RealMatrix, RealVector
 from hdmm_bf.policy import BOTTOM, Policy
 from hdmm_bf.report.plots import canvas
 from hdmm_bf.report.plots.layouts import around_hub, by_springs, on_circle, on_grid, on_path
@@ -20,7 +20,7 @@ _PATH_CELLS, _GRID_SIDE = 24, 12
 _EDGES_LISTED = 2_000_000
 _MOST_PANELS = 4
 _DENSE_SHARE = 0.6
-_LABEL: dict[str, Any] = {"fontsize": 9, "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.8}}
+_LABEL: JsonObject = {"fontsize": 9, "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.8}}
 _NEAR = 8
 _STRAIGHT = 1.5
 _PATH_BEND, _GRID_BEND = 0.5, 0.12
@@ -145,7 +145,7 @@ def _is_flat(drawing: _Drawing) -> bool:
     return bool(np.ptp(drawing.places[:-1, 1]) == 0) and not np.any(drawing.edges == drawing.cells.size)
 
 
-def _draw(axis: Any, drawing: _Drawing, ink: float) -> None:
+def _draw(axis: canvas.Axes, drawing: _Drawing, ink: float) -> None:
     from matplotlib.collections import LineCollection
 
     places, count = drawing.places, drawing.cells.size
@@ -155,7 +155,7 @@ def _draw(axis: Any, drawing: _Drawing, ink: float) -> None:
     size = float(np.clip(ink / count, 9, 90))
     axis.scatter(places[:-1, 0], places[:-1, 1], s=size, color="black", zorder=2)
     if np.any(drawing.edges == count):
-        axis.scatter(*places[-1], s=110, marker="s", color=canvas.VERMILION, zorder=3)
+        axis.scatter(places[-1, 0], places[-1, 1], s=110, marker="s", color=canvas.VERMILION, zorder=3)
         axis.annotate("no record", places[-1], (0, -9), textcoords="offset points", ha="center", va="top", **_LABEL)
     if drawing.bend > _PATH_BEND / 2:
         _number(axis, drawing)
@@ -167,7 +167,7 @@ def _draw(axis: Any, drawing: _Drawing, ink: float) -> None:
         axis.set_ylim(-1.2, max(1.2, 1.1 * axis.get_ylim()[1]))
 
 
-def _number(axis: Any, drawing: _Drawing) -> None:
+def _number(axis: canvas.Axes, drawing: _Drawing) -> None:
     """Write the numbers of some cells under a path."""
     step = 1 if drawing.cells.size <= _PATH_CELLS / 2 else 5
     for cell, place in zip(drawing.cells[::step], drawing.places[:-1:step], strict=True):

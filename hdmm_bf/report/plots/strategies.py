@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import singledispatch
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +26,7 @@ def strategy_heatmap(fit: Fit) -> canvas.Figure:
 
 
 @singledispatch
-def _drawn(strategy: Any) -> canvas.Figure:
+def _drawn(strategy: object) -> canvas.Figure:
     raise TypeError(f"no picture of {type(strategy).__name__}")
 
 
@@ -47,7 +46,7 @@ def _(strategy: MatrixStrategy) -> canvas.Figure:
     figure = canvas.new_figure("What is measured, with which weights?", height=4.4, note=note)
     axis = figure.subplots()
     shown = _heat(axis, pooled, A.shape)
-    axis.set_xlabel("cell" if strategy.kind == "vertex" else "edge of the policy")
+    axis.set_xlabel({"cell": "cell", "edge": "edge of the policy"}[strategy.column])
     axis.set_ylabel("measured query")
     bar = figure.colorbar(shown, ax=axis, shrink=0.8)
     bar.set_label("weight (largest = 1)", fontsize=9)
@@ -125,7 +124,7 @@ def _blocks_note(strategy: ProductStrategy, blocks: int, columns: int) -> str:
     return f"Drawn: {', '.join(words)}." if words else ""
 
 
-def _factor(axis: Any, block: Block, attribute: int) -> None:
+def _factor(axis: canvas.Axes, block: Block, attribute: int) -> None:
     matrix = block.factor(attribute)
     _heat(axis, _pooled(matrix)[0], matrix.shape)
     axis.set_title(f"attribute {attribute + 1}", fontsize=9)
@@ -133,7 +132,7 @@ def _factor(axis: Any, block: Block, attribute: int) -> None:
     axis.tick_params(labelsize=8)
 
 
-def _heat(axis: Any, pooled: RealMatrix, shape: tuple[int, ...]) -> Any:
+def _heat(axis: canvas.Axes, pooled: RealMatrix, shape: tuple[int, ...]) -> canvas.AxesImage:
     """Colour entries by sign and size; the square root keeps small weights visible."""
     from matplotlib.ticker import MaxNLocator
 

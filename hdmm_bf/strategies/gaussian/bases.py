@@ -17,8 +17,8 @@ from jaxtyping import Bool
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._checks import fits
-from hdmm_bf._types import IndexArray, RealMatrix
-from hdmm_bf.bounds.products import Proof, product_svd_bound
+from hdmm_bf._types import IndexArray, Proof, RealMatrix
+from hdmm_bf.bounds.products import product_svd_bound
 from hdmm_bf.bounds.products.invariant import gram_eigenvalues, unique_factors
 from hdmm_bf.bounds.products.publicity import has_public_totals, indicators
 from hdmm_bf.bounds.products.resizing import resized, resized_edges

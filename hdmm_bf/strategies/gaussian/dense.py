@@ -21,7 +21,7 @@ from jaxtyping import Float64
 
 from hdmm_bf._types import RealVector, SquareMatrix
 from hdmm_bf.bounds.dense import DualPoint, GramRoot, gram_scale, uniform
-from hdmm_bf.parallel.devices import Mesh
+from hdmm_bf.parallel.devices import Array, Mesh
 from hdmm_bf.parallel.sharded import Matrices, Spread
 from hdmm_bf.problem.forms import EdgeForms, edge_forms
 from hdmm_bf.problem.transform import Problem
@@ -36,6 +36,10 @@ _MODEL_EDGES = 50_000
 """Edges, at even steps through the list, on which the model that chooses the level is evaluated."""
 
 GATHERED = "the matrices are too badly conditioned for products alone, so they were gathered and factored on the host"
+
+
+Gram: TypeAlias = SquareMatrix | Array
+"""X = A^T A, in NumPy or spread over devices."""
 
 
 class Held(NamedTuple):
@@ -99,13 +103,13 @@ class OnDevices:
         """Return the second derivatives of tr(V X^-1) along the distances."""
         return self.in_memory.curvature(point) if isinstance(point, Held) else self.matrices.curvature(point)
 
-    def moved(self, point: Spread | Held, change: RealVector) -> tuple[float, Any]:
+    def moved(self, point: Spread | Held, change: RealVector) -> tuple[float, Gram]:
         """Move X inside the range of V."""
         if isinstance(point, Held):
             return self.in_memory.moved(point, change)
         return self.matrices.moved(point, change)
 
-    def to_host(self, X: Any) -> SquareMatrix:
+    def to_host(self, X: Gram) -> SquareMatrix:
         """Return a Gram matrix for NumPy."""
         return X if isinstance(X, np.ndarray) else self.matrices.to_host(X)
 
@@ -134,7 +138,7 @@ def steps(
     return ascent(partial(_evaluate, kernel), weights, gap=gap, scale=scale)
 
 
-def _evaluate(kernel: Kernel, mu: RealVector) -> Point[Any]:
+def _evaluate(kernel: Kernel, mu: RealVector) -> Point[Gram]:
     """X(mu), with its rounding."""
     at = kernel.at(mu)
     return Point(at.root_sum, at.trace, at.d, at.X, lambda mu: rounded(kernel, at, mu))
@@ -145,7 +149,7 @@ def on_devices(problem: Problem, mesh: Mesh, *, gap: float) -> OnDevices:
     return OnDevices(GramRoot(problem, gram_scale(problem)), edge_forms(problem.P), mesh, gap=gap)
 
 
-def rounded(kernel: Kernel, point: Any, mu: RealVector) -> tuple[float, Any]:
+def rounded(kernel: Kernel, point: Any, mu: RealVector) -> tuple[float, Gram]:
     """Move X(mu) into the box d_e <= c: down where it sticks out, up by mu / curvature where there is room."""
     curvature = kernel.curvature(point)
     if curvature is None:

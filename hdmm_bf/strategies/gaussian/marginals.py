@@ -13,7 +13,6 @@ Sets without a sensitive attribute are public totals unless presence is hidden. 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,7 @@ def applies(product: ProductProblem) -> bool:
     return all(is_invariant(product, i) for i in d) and seen_sets(product, d) is not None
 
 
-def fit(product: ProductProblem, **_: Any) -> Found:
+def fit(product: ProductProblem, **_: object) -> Found:
     """Return the best strategy; its proven gap is of the order of rounding, and no option of a search matters."""
     types, sets = typed(product), seen_sets(product, range(len(product.sizes)))
     assert types is not None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from hdmm_bf import _linalg as la
-from hdmm_bf._types import RealVector
-from hdmm_bf.bounds.products import Proof, proof_bound
+from hdmm_bf._types import Proof, RealVector
+from hdmm_bf.bounds.products import proof_bound
 from hdmm_bf.bounds.products.grid import as_grid
 from hdmm_bf.bounds.products.grid import best_weights as grid_weights
 from hdmm_bf.bounds.products.kronecker import moved_attributes, uniform_weights

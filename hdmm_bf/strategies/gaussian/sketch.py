@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-from hdmm_bf._types import RealMatrix, RealVector
-from hdmm_bf.bounds.products import Proof
+from hdmm_bf._types import Proof, RealMatrix, RealVector
 from hdmm_bf.strategies.search import Status
 
 

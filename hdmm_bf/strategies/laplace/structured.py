@@ -22,6 +22,11 @@ _BOUND_SHARE = 0.25
 """Of the time that is left, for the bound."""
 
 
+def choose_laplace(product: ProductProblem) -> str:
+    """Return the first family that fits."""
+    return next(known.name for known in (kronecker.FAMILY, unions.FAMILY) if known.applies(product))
+
+
 def fit_laplace(
     product: ProductProblem,
     *,
@@ -43,7 +48,7 @@ def fit_laplace(
         family: kronecker, for one product of queries, or union; None for the one that fits.
         gap: stop when the error of a Kronecker product is proven to be within this share of the best possible.
     """
-    name = family or next(known.name for known in (kronecker.FAMILY, unions.FAMILY) if known.applies(product))
+    name = family or choose_laplace(product)
     if name == kronecker.NAME and not kronecker.applies(product):
         shown = f"family={name!r} for {len(product.terms)} products of queries"
         advice = f"Use family={unions.NAME!r}, or leave the family out."
