@@ -66,6 +66,8 @@ class Grounding:
     def expand(self, kept: Columns, totals: Columns | None = None) -> Columns:
         """Return D kept + the totals at the given-up cells: the full vector over the cells."""
         values = numbers("transform.expand", "kept", kept)
+        if totals is None and self.given_up.size == 0:  # every cell is kept
+            return values.copy()
         public = numbers("transform.expand", "totals", 0 if totals is None else totals)
         full = np.zeros((self.position.size, *values.shape[1:]), dtype=np.result_type(values, public))
         full[self.kept] = values

@@ -117,7 +117,9 @@ class AllRange(Matrix):
         np.cumsum(S, axis=1, out=S)
         np.cumsum(S, axis=2, out=S)
         diagonal = np.einsum("bii->bi", S)
-        sums = diagonal[:, None, 1:] + diagonal[:, :-1, None] - S[:, :-1, 1:] - S[:, 1:, :-1].transpose(0, 2, 1)
+        sums = diagonal[:, None, 1:] + diagonal[:, :-1, None]
+        sums -= S[:, :-1, 1:]
+        sums -= S[:, 1:, :-1].transpose(0, 2, 1)
         return np.asarray(sums[:, self._contained].T)
 
     def _weighted_gram(self, weights: Float64[np.ndarray, "m b"]) -> Float64[np.ndarray, "n n b"]:

@@ -13,7 +13,7 @@ from tests.support.attack_kit.judge import HoleError, judge
 from tests.support.attack_kit.marked import marked
 from tests.support.mistakes import _as_users_run_it  # noqa: F401
 
-DEFAULT, MANY = 300, 5000
+DEFAULT, MORE, MANY = 100, 300, 5000
 BATCH = 25
 KINDS = [
     *("gaussian", "gaussian star", "gaussian custom", "laplace", "laplace complete", "edge cycle", "edge grid"),
@@ -43,7 +43,10 @@ def holes(seeds, pool, folder):
     return went, found
 
 
-@pytest.mark.parametrize("start", range(0, DEFAULT, BATCH))
+@pytest.mark.parametrize(
+    "start",
+    [*range(0, DEFAULT, BATCH), *(pytest.param(i, marks=pytest.mark.slow) for i in range(DEFAULT, MORE, BATCH))],
+)
 def test_no_forged_bundle_loses_more_than_was_asked_for(pool, tmp_path, start):
     went, found = holes(range(start, start + BATCH), pool, tmp_path)
     assert not found, "\n".join([str(went), *found])

@@ -9,7 +9,7 @@ from hdmm_bf.domain import Domain
 from hdmm_bf.fit import loading
 
 NUM_BUNDLES = 200
-IN_DEFAULT = 56
+IN_DEFAULT = 28
 """Two of every shape and noise."""
 
 KINDS = ("line", "threshold", "cycle", "star-tree", "h-theta", "bounded", "unbounded", "empty", "sensitive")
