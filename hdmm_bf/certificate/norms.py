@@ -17,6 +17,7 @@ from hdmm_bf._types import AGREEMENT, Noise, RealVector
 from hdmm_bf.certificate.certificate import Certificate, certify, check_noise, scaled_sensitivity
 from hdmm_bf.certificate.dense import check_weights, dual_bound
 from hdmm_bf.certificate.exact import exact_sensitivity, grid_bits
+from hdmm_bf.certificate.set_law import set_variances
 from hdmm_bf.certificate.tree_law import TreeLaw, limit
 from hdmm_bf.certificate.trees import check_shape, free_nodes, is_public, longest_edge, roots_of
 from hdmm_bf.matrix import Matrix
@@ -84,6 +85,11 @@ def tree_law(strategy: TreeNorm, policy: Policy, rates: RealVector) -> TreeLaw:
     return TreeLaw(strategy.parents, rates, fixed_roots(strategy.parents, policy), policy.num_cells)
 
 
+def variances_of_sets(strategy: TreeNorm, policy: Policy, rates: RealVector) -> RealVector:
+    """Return the variance of the sum of every set of a strategy's tree, with given rates."""
+    return set_variances(strategy.parents, rates, fixed_roots(strategy.parents, policy))
+
+
 def _unit_error(strategy: TreeNorm, problem: Problem, exact: int) -> float:
     """Return lim E[z^T V z] / 2 at longest edge 1."""
     policy = problem.policy
@@ -96,7 +102,7 @@ def _unit_error(strategy: TreeNorm, problem: Problem, exact: int) -> float:
         node, scale = sets
 
         def total(step: float) -> RealVector:
-            return np.array([scale**2 @ tree_law(strategy, policy, step * rates).node_variances()[node] / 2])
+            return np.array([scale**2 @ variances_of_sets(strategy, policy, step * rates)[node] / 2])
 
         return float(limit(rates, total)[0])
     if policy.num_cells > MOST_CELLS:

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from hdmm_bf._checks import InputError
+from hdmm_bf._checks import InputError, fail
 from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import Effort, RealVector
 from hdmm_bf.bounds.dense import is_public, uniform
-from hdmm_bf.certificate.norms import MOST_CELLS, fixed_roots
+from hdmm_bf.certificate.norms import MOST_CELLS, fixed_roots, set_queries
 from hdmm_bf.fit.certified import certified
 from hdmm_bf.fit.dense import BOUND_GAP, BOUND_STEPS, default_seconds
 from hdmm_bf.fit.fit import Fit
@@ -22,10 +22,12 @@ from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.tree_noise import tree_sampler
 from hdmm_bf.strategies import Progress, limits, search
 from hdmm_bf.strategies.gaussian import dense as gaussian
-from hdmm_bf.strategies.norm import portfolio
+from hdmm_bf.strategies.norm import chain, portfolio
 from hdmm_bf.strategies.norm.drafts import TreeDraft, tree_draft
+from hdmm_bf.strategies.norm.queries import tree_of_queries
 from hdmm_bf.strategies.norm.shapes import equal_weights, planted
 from hdmm_bf.strategies.rounding import from_tree
+from hdmm_bf.workload.ranges import Prefix
 
 LARGEST_YARDSTICK = 2048
 """Cells up to which the bound on matrix mechanisms is computed beside the error: at 4096 it takes many minutes."""
@@ -44,13 +46,15 @@ def fit_norm(problem: Problem, options: FitOptions) -> Fit:
     with threads_for(min(cells, MOST_CELLS)):
         if cells <= MOST_CELLS and is_public(problem):
             return certified(problem, from_tree(_any_tree(problem)), proof, options, status="exact")
+        if cells > MOST_CELLS:
+            _check_queries(problem)
         limit = math.inf if options.limited else default_seconds(problem)
         reserve = 0.0 if options.max_seconds is None else norm_seconds(problem)
         with limits.limited(min(options.until(reserve), limits.now() + limit)):
             proof = {"kind": "edges", "weights": _yardstick(problem)} if cells <= LARGEST_YARDSTICK else None
             reached: dict[str, float] = {}
             drafts = portfolio.steps(
-                problem, seed=options.seed, family=options.family, effort=cast(Effort, options.effort)
+                problem, seed=options.seed, family=options.family, effort=_effort(problem, options)
             )
             found = search(
                 _progress(drafts, reached, problem),
@@ -68,6 +72,28 @@ def fit_norm(problem: Problem, options: FitOptions) -> Fit:
         return certified(problem, best, proof, options, **told)
 
 
+def _effort(problem: Problem, options: FitOptions) -> Effort:
+    """Moves would break the sets that a certificate needs on large domains: there are none."""
+    return "quick" if problem.policy.num_cells > MOST_CELLS else cast(Effort, options.effort)
+
+
+def _check_queries(problem: Problem) -> None:
+    """Refuse what no certificate could be had for, before the search."""
+    prefixes = isinstance(problem.workload.objective, Prefix) and chain.applies(problem)
+    if not prefixes and tree_of_queries(problem) is None:
+        seen, most = f"{problem.policy.num_cells} cells", f"more than {MOST_CELLS} need queries that are nested sets"
+        advice = "Use sums of cells of which any two are nested or disjoint, a smaller domain, or another noise."
+        raise fail("fit", seen, most, advice)
+
+
+def _has_law(problem: Problem, draft: TreeDraft) -> bool:
+    """Whether the certificate can compute the error."""
+    if not math.isfinite(draft.error):
+        return False
+    n = problem.policy.num_cells
+    return n <= MOST_CELLS or set_queries(problem.workload.objective, draft.parents, n) is not None
+
+
 def _progress(
     drafts: Iterator[TreeDraft], reached: dict[str, float], problem: Problem
 ) -> Iterator[Progress[TreeDraft, None]]:
@@ -76,7 +102,7 @@ def _progress(
     Where no family has a proper law, because the queries hold hardly a cell, all cells hang on their roots.
     """
     for found in drafts:
-        if math.isfinite(found.error):
+        if _has_law(problem, found):
             reached[found.origin] = min(found.error, reached.get(found.origin, math.inf))
             yield Progress(found.error, 0.0, found, None)
     if not reached:
@@ -98,8 +124,13 @@ def _held(problem: Problem, draft: TreeDraft) -> TreeDraft:
 
 
 def _plain_tree(problem: Problem) -> TreeDraft:
-    """All cells of a component under one root, with equal weights; half of them on the root where it has one."""
-    parents = planted(problem.policy, lambda trees, cells: trees.join(cells))
+    """All cells of a component under one root, with equal weights; half of them on the root where it has one.
+
+    On large domains, the tree of the queries.
+    """
+    parents = tree_of_queries(problem) if problem.policy.num_cells > MOST_CELLS else None
+    if parents is None:
+        parents = planted(problem.policy, lambda trees, cells: trees.join(cells))
     return tree_draft(problem, parents, equal_weights(parents), origin="star")
 
 
