@@ -7,7 +7,7 @@ a yardstick. Nothing here is shared with the search.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int64
@@ -17,16 +17,24 @@ from hdmm_bf._types import AGREEMENT, Noise, RealVector
 from hdmm_bf.certificate.certificate import Certificate, certify, check_noise, scaled_sensitivity
 from hdmm_bf.certificate.dense import check_weights, dual_bound
 from hdmm_bf.certificate.exact import exact_sensitivity, grid_bits
-from hdmm_bf.certificate.set_law import set_variances
+from hdmm_bf.certificate.ordered_law import Ordered, children_in_order, expected_form, ordered
+from hdmm_bf.certificate.set_law import proper_reach, set_variances
 from hdmm_bf.certificate.tree_law import TreeLaw, limit
 from hdmm_bf.certificate.trees import check_shape, free_nodes, is_public, longest_edge, roots_of
 from hdmm_bf.matrix import Matrix
 from hdmm_bf.policy import Policy
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import TreeNorm
+from hdmm_bf.workload.ranges import Prefix
 
 MOST_CELLS = 4096
 """Cells up to which covariances of all pairs are computed; beyond, queries must be sets of the tree."""
+
+_FEW_CELLS = 64
+"""Cells up to which covariances of all pairs are computed for every workload."""
+
+_ROOM = 1.1
+"""By which tables are longer than those of the largest step ask for."""
 
 _MOST_BITS = 60
 
@@ -105,6 +113,9 @@ def _unit_error(strategy: TreeNorm, problem: Problem, exact: int) -> float:
             return np.array([scale**2 @ variances_of_sets(strategy, policy, step * rates)[node] / 2])
 
         return float(limit(rates, total)[0])
+    form, children = ordered(problem.workload.objective), children_in_order(strategy.parents, policy.num_cells)
+    if form is not None and children is not None and policy.num_cells > _FEW_CELLS:
+        return _ordered_error(strategy, policy, rates, form, children)
     if policy.num_cells > MOST_CELLS:
         advice = "Use a tree whose sets are the queries, or a smaller domain."
         raise fail("certificate", f"{policy.num_cells} cells", "are too many for covariances of all pairs", advice)
@@ -113,6 +124,20 @@ def _unit_error(strategy: TreeNorm, problem: Problem, exact: int) -> float:
     def trace(step: float) -> RealVector:
         C = tree_law(strategy, policy, step * rates).covariance()
         return np.array([float((V * C[np.ix_(kept, kept)]).sum()) / 2])
+
+    return float(limit(rates, trace)[0])
+
+
+def _ordered_error(
+    strategy: TreeNorm, policy: Policy, rates: RealVector, form: Ordered, children: list[list[int]]
+) -> float:
+    """Return the same for prefixes and ranges on trees of intervals; tables grow as the step shrinks."""
+    fixed, radius = fixed_roots(strategy.parents, policy), 0.0
+
+    def trace(step: float) -> RealVector:
+        nonlocal radius
+        radius = radius or _ROOM * step * proper_reach(strategy.parents, step * rates, fixed)
+        return np.array([expected_form(form, children, step * rates, fixed, math.ceil(radius / step)) / 2])
 
     return float(limit(rates, trace)[0])
 
@@ -133,6 +158,37 @@ def set_queries(
     """
     if matrix.shape[0] > 4 * max(cells, parents.size):
         return None
+    start, count = _runs(parents, cells)
+    spans = _prefixes(matrix.n, start) if isinstance(matrix, Prefix) else _spans(matrix, start)
+    if spans is None:
+        return None
+    low, high, sizes, first = spans
+    known = {run: node for node, run in enumerate(zip(start.tolist(), count.tolist(), strict=True))}
+    runs = zip(low.tolist(), (high - low + 1).tolist(), sizes.tolist(), strict=True)
+    found = [known.get((begin, length)) if length == size else None for begin, length, size in runs]
+    if any(node is None for node in found):
+        return None
+    return np.array(found, dtype=np.int64), first
+
+
+class Spans(NamedTuple):
+    """For every query its first and last place in the walk, its number of cells, and how many times it counts them."""
+
+    low: Int64[np.ndarray, " m"]
+    high: Int64[np.ndarray, " m"]
+    sizes: Int64[np.ndarray, " m"]
+    scale: RealVector
+
+
+def _prefixes(cells: int, start: Int64[np.ndarray, " N"]) -> Spans:
+    """Return the spans of all prefixes, which are too many to write out on a large domain."""
+    places = start[:cells]
+    low, high = np.minimum.accumulate(places), np.maximum.accumulate(places)
+    return Spans(low, high, np.arange(1, cells + 1), np.ones(cells))
+
+
+def _spans(matrix: Matrix, start: Int64[np.ndarray, " N"]) -> Spans | None:
+    """Return the spans of queries; None where one counts nothing, or some of its cells more often than others."""
     S = matrix.sparse().tocsr().copy()
     S.sum_duplicates()
     S.eliminate_zeros()
@@ -142,15 +198,9 @@ def set_queries(
     first = S.data[S.indptr[:-1]]
     if not np.array_equal(S.data, np.repeat(first, sizes)):
         return None
-    start, count = _runs(parents, cells)
     places = start[S.indices]
     low, high = (np.asarray(end.reduceat(places, S.indptr[:-1])) for end in (np.minimum, np.maximum))
-    known = {run: node for node, run in enumerate(zip(start.tolist(), count.tolist(), strict=True))}
-    runs = zip(low.tolist(), (high - low + 1).tolist(), sizes.tolist(), strict=True)
-    found = [known.get((begin, length)) if length == size else None for begin, length, size in runs]
-    if any(node is None for node in found):
-        return None
-    return np.array(found, dtype=np.int64), np.asarray(first, dtype=np.float64)
+    return Spans(low, high, np.asarray(sizes, dtype=np.int64), np.asarray(first, dtype=np.float64))
 
 
 def _runs(parents: Int64[np.ndarray, " N"], cells: int) -> tuple[Int64[np.ndarray, " N"], Int64[np.ndarray, " N"]]:

@@ -27,9 +27,7 @@ _WIDE = 9.0
 """Standard deviations of the widest sum, as if it were normal, that the first tables hold."""
 
 
-def set_variances(
-    parents: Int64[np.ndarray, " N"], rates: RealVector, fixed: Bool[np.ndarray, " N"]
-) -> RealVector:
+def set_variances(parents: Int64[np.ndarray, " N"], rates: RealVector, fixed: Bool[np.ndarray, " N"]) -> RealVector:
     """Return the variance of z(v) for every node of a forest, whole-number noise with the given rates.
 
     Args:
@@ -40,6 +38,17 @@ def set_variances(
     Guarantees:
         Equal to `TreeLaw.node_variances` within 1e-9 of it.
     """
+    return _checked(parents, rates, fixed)[0]
+
+
+def proper_reach(parents: Int64[np.ndarray, " N"], rates: RealVector, fixed: Bool[np.ndarray, " N"]) -> int:
+    """Return sums on either side of zero over which the law of no set is cut off."""
+    return _checked(parents, rates, fixed)[1]
+
+
+def _checked(
+    parents: Int64[np.ndarray, " N"], rates: RealVector, fixed: Bool[np.ndarray, " N"]
+) -> tuple[RealVector, int]:
     slots = Slots(parents, rates)
     kinds = _kinds(parents, slots, fixed)
     reach = _first_reach(parents, rates, fixed)
@@ -49,7 +58,7 @@ def set_variances(
             raise fail("tree norm", shown, "are too many to tabulate", "Use a larger epsilon, or larger weights.")
         found = _variances(slots.all, kinds, reach)
         if found is not None:
-            return found[kinds.of]
+            return found[kinds.of], reach
         reach = math.ceil(1.4 * reach)
 
 

@@ -17,20 +17,16 @@ from hdmm_bf.fit.certified import certified
 from hdmm_bf.fit.dense import BOUND_GAP, BOUND_STEPS, default_seconds
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.options import FitOptions
-from hdmm_bf.fit.reserve import norm_seconds
+from hdmm_bf.fit.reserve import LARGEST_YARDSTICK, norm_seconds
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.tree_noise import tree_sampler
 from hdmm_bf.strategies import Progress, limits, search
 from hdmm_bf.strategies.gaussian import dense as gaussian
-from hdmm_bf.strategies.norm import chain, portfolio
+from hdmm_bf.strategies.norm import portfolio
 from hdmm_bf.strategies.norm.drafts import TreeDraft, tree_draft
 from hdmm_bf.strategies.norm.queries import tree_of_queries
 from hdmm_bf.strategies.norm.shapes import equal_weights, planted
 from hdmm_bf.strategies.rounding import from_tree
-from hdmm_bf.workload.ranges import Prefix
-
-LARGEST_YARDSTICK = 2048
-"""Cells up to which the bound on matrix mechanisms is computed beside the error: at 4096 it takes many minutes."""
 
 _YARDSTICK_SHARE = 0.25
 """Of the time limit, at most, for the bound on matrix mechanisms that stands beside the error."""
@@ -79,11 +75,11 @@ def _effort(problem: Problem, options: FitOptions) -> Effort:
 
 def _check_queries(problem: Problem) -> None:
     """Refuse what no certificate could be had for, before the search."""
-    prefixes = isinstance(problem.workload.objective, Prefix) and chain.applies(problem)
-    if not prefixes and tree_of_queries(problem) is None:
-        seen, most = f"{problem.policy.num_cells} cells", f"more than {MOST_CELLS} need queries that are nested sets"
-        advice = "Use sums of cells of which any two are nested or disjoint, a smaller domain, or another noise."
-        raise fail("fit", seen, most, advice)
+    if tree_of_queries(problem) is None:
+        seen = f"{problem.policy.num_cells} cells"
+        told = f"tree norms for more than {MOST_CELLS} need queries that are nested sets"
+        advice = "Use sums of cells, any two nested or disjoint, few around a cell; a smaller domain; or another noise."
+        raise fail("fit", seen, told, advice)
 
 
 def _has_law(problem: Problem, draft: TreeDraft) -> bool:

@@ -9,7 +9,10 @@ import scipy.sparse as sp
 import hdmm_bf as bf
 from hdmm_bf.certificate import tree_law
 from hdmm_bf.certificate.norms import set_queries
+from hdmm_bf.certificate.ordered_law import children_in_order, expected_form, ordered
+from hdmm_bf.certificate.set_law import Slots, proper_reach, set_variances
 from hdmm_bf.certificate.tree_law import TreeLaw, binary, limit
+from hdmm_bf.matrix import Identity, Ones, Stack, Weighted
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import TreeNorm
 from tests.support.fits import shipped
@@ -176,3 +179,53 @@ def test_sets_are_found_in_any_forest_and_order_of_cells():
         W[0, 0] = 1
         known = {tuple(row) for row in sets.tolist()}
         assert (set_queries(bf.workload.from_matrix(W).matrix, parents, 7) is not None) == (tuple(W[0]) in known)
+
+
+def alike(rng, cells, most):
+    """Return a random forest in which few weights occur, so that many subtrees are equal."""
+    parents = random_forest(rng, cells, one_root=False, most_children=most)
+    return parents, rng.choice([0.2, 0.5, 0.07], parents.size)
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_variances_with_equal_subtrees_once_are_those_of_all_nodes(fixed):
+    rng = np.random.default_rng(17)
+    for _ in range(25):
+        parents, rates = alike(rng, int(rng.integers(2, 30)), int(rng.integers(2, 9)))
+        is_fixed = (parents < 0) & (np.arange(parents.size) >= np.sum(~np.isin(np.arange(parents.size), parents)))
+        is_fixed &= fixed
+        rates = np.where(is_fixed, 0.0, rates)
+        cells = int(np.sum(~np.isin(np.arange(parents.size), parents)))
+        found, known = set_variances(parents, rates, is_fixed), TreeLaw(parents, rates, is_fixed, cells)
+        np.testing.assert_allclose(found, known.node_variances(), rtol=1e-9, atol=1e-9)
+
+
+def test_equal_subtrees_have_one_table_and_sums_of_some_children_are_not_cut_off():
+    """A root that is held tightly: sums over half of its children are far wider than any set."""
+    parents, rates = np.append(np.full(200, 200), -1), np.full(201, 0.25)
+    assert len(Slots(parents, rates).all) < 25
+    found = set_variances(parents, rates, np.zeros(201, dtype=bool))
+    known = TreeLaw(parents, rates, np.zeros(201, dtype=bool), 200).node_variances()
+    np.testing.assert_allclose(found, known, rtol=1e-9)
+
+
+@pytest.mark.parametrize("workload", ["all-range:9", "prefix:9", "both"])
+def test_forms_over_ordered_cells_are_those_of_all_covariances(workload):
+    rng = np.random.default_rng(4)
+    W = bf.workload.parse("prefix:9" if workload == "both" else workload).matrix
+    W = Stack((Weighted(np.array([2.0]), W), Identity(9), Ones(9))) if workload == "both" else W
+    for fixed in (False, True):
+        parents, _ = chain(9, 0.3, 0.2)
+        rates = rng.uniform(0.1, 0.5, parents.size)
+        is_fixed = np.zeros(parents.size, dtype=bool)
+        is_fixed[-1] = fixed
+        rates[-1] = 0.0 if fixed else rates[-1]
+        reach = proper_reach(parents, rates, is_fixed)
+        found = expected_form(ordered(W), children_in_order(parents, 9), rates, is_fixed, reach)
+        C = TreeLaw(parents, rates, is_fixed, 9).covariance()
+        assert found == pytest.approx(float((W.gram() * C).sum()), rel=1e-9)
+
+
+def test_sets_that_are_no_intervals_have_no_ordered_form():
+    assert children_in_order(np.array([3, 4, 3, 4, -1]), 3) is None
+    assert ordered(bf.workload.from_matrix(np.eye(3)[::-1] + 1).matrix) is None

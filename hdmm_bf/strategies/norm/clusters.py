@@ -1,8 +1,9 @@
-"""Clusters: trees of the policy itself, of the nesting of attributes, and of cells that are near each other.
+"""Clusters: trees of the policy itself, of the nesting of attributes or queries, and of cells near each other.
 
 Forests come with trees of their own: every edge cuts one set off, as the transformation of a forest does. Domains with
 several attributes (region, province, district) are nested in their order, one weight for each level where all cells are
-alike; so are large domains whose queries are nested sets. Elsewhere cells are joined that are few edges apart, or that queries treat alike.
+alike; large domains are nested as their queries are. Elsewhere cells are joined that are few edges apart, or that
+queries treat alike.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.norm.drafts import TreeDraft, tree_draft
 from hdmm_bf.strategies.norm.queries import tree_of_queries
-from hdmm_bf.strategies.norm.shapes import LARGEST_COVARIANCE, LARGEST_REORDERED, Trees, equal_weights, hierarchy, opened
+from hdmm_bf.strategies.norm.shapes import (
+    LARGEST_COVARIANCE,
+    LARGEST_REORDERED,
+    Trees,
+    equal_weights,
+    hierarchy,
+    opened,
+)
 from hdmm_bf.strategies.norm.weights import FULL, QUICK, Lengths, optimised
 from hdmm_bf.strategies.registry import Family, Turns
 
