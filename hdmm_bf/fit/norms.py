@@ -124,9 +124,8 @@ def _plain_tree(problem: Problem) -> TreeDraft:
 
     On large domains, the tree of the queries.
     """
-    parents = tree_of_queries(problem) if problem.policy.num_cells > MOST_CELLS else None
-    if parents is None:
-        parents = planted(problem.policy, lambda trees, cells: trees.join(cells))
+    tree = tree_of_queries(problem) if problem.policy.num_cells > MOST_CELLS else None
+    parents = planted(problem.policy, lambda trees, cells: trees.join(cells)) if tree is None else tree.parents
     return tree_draft(problem, parents, equal_weights(parents), origin="star")
 
 

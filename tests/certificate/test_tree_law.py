@@ -229,3 +229,47 @@ def test_forms_over_ordered_cells_are_those_of_all_covariances(workload):
 def test_sets_that_are_no_intervals_have_no_ordered_form():
     assert children_in_order(np.array([3, 4, 3, 4, -1]), 3) is None
     assert ordered(bf.workload.from_matrix(np.eye(3)[::-1] + 1).matrix) is None
+
+
+def test_laplace_noise_on_the_edges_of_a_line_is_a_strict_local_optimum_for_all_ranges():
+    """A weight w on a cell takes w from the cuts beside it, and the sum of squared errors rises by (1.5 n - 2.5) w.
+
+    X, Y independent, of density exp(-|x|) / 2, on the cuts: d E[Q] / dw is the covariance of n (X^2 + Y^2) - 2 X Y and
+    |X| + |Y| - |X - Y|, by E|X|^k = k!, E[X^2 |X - Y|] = 6.25, E|X - Y| = 1.5, E[X Y |X - Y|] = -1.25.
+    """
+    n, V = 9, bf.workload.parse("all-range:9").matrix.gram()
+    slope = n * (8 - 2 * 6.25 + 4 * 1.5) - 2 * 1.25
+    assert slope == 1.5 * n - 2.5
+
+    def error(cell, w):
+        parents, weights = chain(n, 0.0, 1.0)
+        weights[cell] += w
+        for cut in (cell - 1, cell):
+            weights[0 if cut == 0 else n + cut - 1] -= w
+        fixed = np.arange(parents.size) == parents.size - 1
+        return limit(weights, lambda h: np.array([(V * TreeLaw(parents, h * weights, fixed, n).covariance()).sum()]))[0]
+
+    plain = error(4, 0.0)
+    assert plain == pytest.approx(2 * n * (n - 1), rel=1e-6)
+    for cell in (1, 4, 7):
+        half, whole = error(cell, 0.01) - plain, error(cell, 0.02) - plain
+        assert (4 * half - whole) / 0.02 == pytest.approx(slope, rel=5e-3)
+
+
+def test_no_set_of_a_line_is_worth_what_it_takes_from_the_cuts():
+    """Sets that cross k edges: Cov(n sum X_j^2 - 2 sum_{j<l} X_j X_l, sum |X_j| - |sum +-X_j|) > 0, by quadrature."""
+    x = 0.02 * np.arange(-1500, 1501)
+    law = np.exp(-np.abs(x))
+    law /= law.sum()
+    sums = [np.where(x == 0, 1.0, 0.0)]
+    for _ in range(5):
+        sums.append(np.convolve(sums[-1], law, mode="same"))
+    for k, n in ((2, 3), (2, 64), (3, 64), (4, 64), (5, 64)):
+        mean = np.array([sums[k - 1] @ np.abs(at + x) for at in x])
+        square = law @ (x**2 * mean)
+        product = (sums[k] @ np.abs(x) ** 3 - k * square) / (k * (k - 1))
+        signs = (k % 2 - k) / 2  # sum of the products of signs that alternate
+        slope = n * k * (4 - (square - 2 * (law @ mean))) + 2 * signs * product
+        assert slope > 0
+        if k == 2:
+            assert slope == pytest.approx(1.5 * n - 2.5, rel=0.02)

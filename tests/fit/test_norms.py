@@ -337,14 +337,14 @@ def geography(regions):
 
 def test_a_large_domain_is_fitted_with_the_tree_of_its_queries():
     """4200 cells, more than covariances are computed for; every query is a set of the tree."""
-    made = bf.fit(geography(21), "unbounded:4200", noise="norm", max_seconds=30.0)
+    made = bf.fit(geography(21), "unbounded:4200", noise="norm", max_steps=1)
     assert LARGEST_COVARIANCE == MOST_CELLS < 4200
     assert made.reached[made.family] == pytest.approx(made.unit_error, rel=2e-4)
     assert set_queries(made.problem.workload.objective, made.strategy.parents, 4200) is not None
     assert made.rmse(epsilon=1.0) > 0
     plain = bf.workload.parse("identity:4200")
-    alone = bf.fit(plain, "unbounded:4200", noise="norm", max_seconds=20.0)
-    assert alone.unit_error == pytest.approx(4200, rel=1e-5)  # independent Laplace noise
+    alone = bf.fit(plain, "unbounded:4200", noise="norm", max_steps=1)
+    assert alone.unit_error == pytest.approx(4200, rel=2e-3)  # independent Laplace noise
 
 
 @pytest.mark.parametrize("workload", ["prefix:8192", "all-range:8192"])
@@ -357,7 +357,8 @@ def test_overlapping_queries_and_queries_that_are_no_sets_have_no_tree():
     for rows in ([[1, 1, 0], [0, 1, 1]], [[1, 2, 0]], [[0, 0, 0]]):
         assert tree_of_queries(bf.problem(np.array(rows, dtype=float), "unbounded:3")) is None
     found = tree_of_queries(bf.problem(np.array([[1, 1, 0, 0], [1, 1, 1, 0]], dtype=float), "unbounded:4"))
-    assert found.tolist() == [4, 4, 5, 6, 5, 6, -1]
+    assert found.parents.tolist() == [4, 4, 5, 6, 5, 6, -1]
+    assert np.flatnonzero(found.asked).tolist() == [4, 5]
 
 
 @pytest.mark.slow

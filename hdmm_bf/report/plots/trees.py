@@ -59,7 +59,10 @@ def tree_bars(fit: Fit, strategy: TreeNorm) -> canvas.Figure:
     shown = np.flatnonzero(strategy.integers > 0)
     begin, size = walk(strategy)
     bars = banded(begin[shown], size[shown])
-    note = f"{shown.size} sets of cells with a weight, one a bar; a record\nthat moves pays for every bar it leaves or enters"
+    note = (
+        f"{shown.size} sets of cells with a weight, one a bar; a record\n"
+        "that moves pays for every bar it leaves or enters"
+    )
     height = min(_TALLEST, 2.0 + 0.27 * float(bars.edges[-1]))
     figure = canvas.new_figure("Which cells does the noise tie together, how strongly?", height=height, note=note)
     axis = figure.subplots()

@@ -77,19 +77,18 @@ def steps(problem: Problem, *, seed: int) -> Iterator[TreeDraft]:
 
 
 def _query_steps(problem: Problem) -> Iterator[TreeDraft]:
-    """Queries that are nested sets, one weight for each level; where sets are left out, also with a weight for each."""
-    parents = tree_of_queries(problem)
-    if parents is None:
+    """Queries that are nested sets, one weight for each level; no query is left out for a small weight."""
+    tree = tree_of_queries(problem)
+    if tree is None:
         return
+    parents = tree.parents
     levels = _levels(parents)
     first = np.full(int(levels.max()) + 1, 1 / (levels.max() + 1))
     for schedule in (QUICK, FULL):
         first = Lengths(problem, parents, levels).optimised(first, schedule)
         weights = first[levels]
-        found = tree_draft(problem, parents, weights, origin=NAME)
-        yield found
-        if found.parents.size < parents.size:  # it may have been a query
-            yield tree_draft(problem, parents, np.maximum(weights, _LEAST_SHARE * weights.max()), origin=NAME)
+        held = np.where(tree.asked, np.maximum(weights, _LEAST_SHARE * weights.max()), weights)
+        yield tree_draft(problem, parents, held, origin=NAME)
         if limits.ending():
             return
 
