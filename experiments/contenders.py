@@ -30,7 +30,7 @@ LARGEST_DENSE = 2500
 """Cells up to which a Gaussian strategy is fitted densely here; 4096 would take four minutes on two quiet cores."""
 
 LARGEST_CHAIN = 4096
-"""Cells up to which the error of a tree norm is computed here: five minutes of one core, for covariances of all pairs."""
+"""Cells up to which the error of a tree norm is computed here: covariances of all pairs take five minutes of a core."""
 
 RealVector: TypeAlias = NDArray[np.float64]
 Errors: TypeAlias = Callable[[RealVector, float, np.random.Generator], RealVector]
