@@ -14,9 +14,10 @@ MECHANISMS = (
     "Transformed + DAWA + Cons",
     "Transformed + DAWA + Cons, proven noise",
     "Ours, Laplace",
+    "Ours, tree norm",
     "Ours, Gaussian",
 )
-"""Without our tree norm: on a line it is Laplace noise on the edges, which is there already."""
+"""Our tree norm is Laplace noise on the edges here, on whole numbers."""
 
 QUESTION = "1D-Range under the line: how many orders of magnitude does the policy bring?"
 

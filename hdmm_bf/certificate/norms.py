@@ -19,6 +19,8 @@ from hdmm_bf.certificate import goals
 from hdmm_bf.certificate.certificate import Bounds, Certificate, certify, check_noise, scaled_sensitivity
 from hdmm_bf.certificate.dense import check_weights, dual_bound
 from hdmm_bf.certificate.exact import exact_sensitivity, grid_bits
+from hdmm_bf.certificate.ordered_law import Ordered, children_in_order, expected_form, ordered
+from hdmm_bf.certificate.set_law import proper_reach, set_variances
 from hdmm_bf.certificate.tree_law import TreeLaw, limit
 from hdmm_bf.certificate.trees import check_shape, free_nodes, is_public, longest_edge, roots_of
 from hdmm_bf.matrix import Matrix
@@ -26,9 +28,16 @@ from hdmm_bf.policy import Policy
 from hdmm_bf.problem.query_forms import query_forms
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import TreeNorm
+from hdmm_bf.workload.ranges import Prefix
 
 MOST_CELLS = 4096
 """Cells up to which covariances of all pairs are computed; beyond, queries must be sets of the tree."""
+
+_FEW_CELLS = 64
+"""Cells up to which covariances of all pairs are computed for every workload."""
+
+_ROOM = 1.1
+"""By which tables are longer than those of the largest step ask for."""
 
 _MOST_BITS = 60
 
@@ -88,6 +97,11 @@ def tree_law(strategy: TreeNorm, policy: Policy, rates: RealVector) -> TreeLaw:
     return TreeLaw(strategy.parents, rates, fixed_roots(strategy.parents, policy), policy.num_cells)
 
 
+def variances_of_sets(strategy: TreeNorm, policy: Policy, rates: RealVector) -> RealVector:
+    """Return the variance of the sum of every set of a strategy's tree, with given rates."""
+    return set_variances(strategy.parents, rates, fixed_roots(strategy.parents, policy))
+
+
 class Errors(NamedTuple):
     """Limits at longest edge 1: E[z^T V z] / 2, half the largest variance, and the goal other than the total."""
 
@@ -107,9 +121,12 @@ def _errors(strategy: TreeNorm, problem: Problem, exact: int) -> Errors:
         node, scale = sets
 
         def variances(step: float) -> RealVector:
-            return np.asarray(scale**2 * tree_law(strategy, policy, step * rates).node_variances()[node] / 2)
+            return np.asarray(scale**2 * variances_of_sets(strategy, policy, step * rates)[node] / 2)
 
         return _of_queries(problem, limit(rates, variances))
+    form, children = ordered(problem.workload.objective), children_in_order(strategy.parents, policy.num_cells)
+    if goal.kind == "total" and form is not None and children is not None and policy.num_cells > _FEW_CELLS:
+        return Errors(_ordered_error(strategy, policy, rates, form, children), None, None)
     if policy.num_cells > MOST_CELLS:
         advice = "Use a tree whose sets are the queries, or a smaller domain."
         raise fail("certificate", f"{policy.num_cells} cells", "are too many for covariances of all pairs", advice)
@@ -136,6 +153,20 @@ def _of_queries(problem: Problem, objective: RealVector) -> Errors:
     return Errors(float(objective.sum()), float(written.max()), float(value))
 
 
+def _ordered_error(
+    strategy: TreeNorm, policy: Policy, rates: RealVector, form: Ordered, children: list[list[int]]
+) -> float:
+    """Return the same for prefixes and ranges on trees of intervals; tables grow as the step shrinks."""
+    fixed, radius = fixed_roots(strategy.parents, policy), 0.0
+
+    def trace(step: float) -> RealVector:
+        nonlocal radius
+        radius = radius or _ROOM * step * proper_reach(strategy.parents, step * rates, fixed)
+        return np.array([expected_form(form, children, step * rates, fixed, math.ceil(radius / step)) / 2])
+
+    return float(limit(rates, trace)[0])
+
+
 def _refuse_noiseless(problem: Problem) -> None:
     """A tree without length gives no noise, which only queries that are public can have."""
     if problem.policy.num_edges and np.any(np.abs(problem.gram) > AGREEMENT * np.abs(problem.gram).max(initial=0.0)):
@@ -152,6 +183,37 @@ def set_queries(
     """
     if matrix.shape[0] > 4 * max(cells, parents.size):
         return None
+    start, count = _runs(parents, cells)
+    spans = _prefixes(matrix.n, start) if isinstance(matrix, Prefix) else _spans(matrix, start)
+    if spans is None:
+        return None
+    low, high, sizes, first = spans
+    known = {run: node for node, run in enumerate(zip(start.tolist(), count.tolist(), strict=True))}
+    runs = zip(low.tolist(), (high - low + 1).tolist(), sizes.tolist(), strict=True)
+    found = [known.get((begin, length)) if length == size else None for begin, length, size in runs]
+    if any(node is None for node in found):
+        return None
+    return np.array(found, dtype=np.int64), first
+
+
+class Spans(NamedTuple):
+    """For every query its first and last place in the walk, its number of cells, and how many times it counts them."""
+
+    low: Int64[np.ndarray, " m"]
+    high: Int64[np.ndarray, " m"]
+    sizes: Int64[np.ndarray, " m"]
+    scale: RealVector
+
+
+def _prefixes(cells: int, start: Int64[np.ndarray, " N"]) -> Spans:
+    """Return the spans of all prefixes, which are too many to write out on a large domain."""
+    places = start[:cells]
+    low, high = np.minimum.accumulate(places), np.maximum.accumulate(places)
+    return Spans(low, high, np.arange(1, cells + 1), np.ones(cells))
+
+
+def _spans(matrix: Matrix, start: Int64[np.ndarray, " N"]) -> Spans | None:
+    """Return the spans of queries; None where one counts nothing, or some of its cells more often than others."""
     S = matrix.sparse().tocsr().copy()
     S.sum_duplicates()
     S.eliminate_zeros()
@@ -161,15 +223,9 @@ def set_queries(
     first = S.data[S.indptr[:-1]]
     if not np.array_equal(S.data, np.repeat(first, sizes)):
         return None
-    start, count = _runs(parents, cells)
     places = start[S.indices]
     low, high = (np.asarray(end.reduceat(places, S.indptr[:-1])) for end in (np.minimum, np.maximum))
-    known = {run: node for node, run in enumerate(zip(start.tolist(), count.tolist(), strict=True))}
-    runs = zip(low.tolist(), (high - low + 1).tolist(), sizes.tolist(), strict=True)
-    found = [known.get((begin, length)) if length == size else None for begin, length, size in runs]
-    if any(node is None for node in found):
-        return None
-    return np.array(found, dtype=np.int64), np.asarray(first, dtype=np.float64)
+    return Spans(low, high, np.asarray(sizes, dtype=np.int64), np.asarray(first, dtype=np.float64))
 
 
 def _runs(parents: Int64[np.ndarray, " N"], cells: int) -> tuple[Int64[np.ndarray, " N"], Int64[np.ndarray, " N"]]:

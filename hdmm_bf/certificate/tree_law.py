@@ -27,12 +27,12 @@ from jaxtyping import Bool, Int64
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import AnyArray, RealMatrix, RealVector, SquareMatrix
 
-_TAIL = 36.0
-_EDGE = 1e-15
+TAIL = 36.0
+EDGE = 1e-15
 """Sums are tabulated as far as e^-36 by the slowest decay, and further until every set's law has fallen by this share
 at the end: laws are log-concave, so what lies beyond is less."""
 
-_MOST_SUMS = 2**15
+MOST_SUMS = 2**15
 """Sums on either side of zero that tables may have."""
 
 _LONG = 2**11
@@ -133,7 +133,7 @@ class TreeLaw:
             if two >= 0:
                 up[two] = min(a[v] + up[v], down[one])
         cost = float((down + up).min())
-        return math.ceil((_TAIL + math.log(len(children))) / cost) + 4 if cost > 0 else _MOST_SUMS + 1
+        return math.ceil((TAIL + math.log(len(children))) / cost) + 4 if cost > 0 else MOST_SUMS + 1
 
     @property
     def reach(self) -> int:
@@ -152,12 +152,12 @@ class TreeLaw:
         """The messages m_v, each scaled to sum 1, and o_v; over so many sums that no law is cut off."""
         reach = self._first_reach()
         while True:
-            if reach > _MOST_SUMS:
+            if reach > MOST_SUMS:
                 shown = f"sums up to {reach:.3g}"
                 raise fail("tree norm", shown, "are too many to tabulate", "Use a larger epsilon, or larger weights.")
             m, o = self._tabulated(reach)
             laws = (mine * rest for mine, rest in zip(m, o, strict=True))
-            if all(law[0] <= _EDGE * law.max() for law in laws):
+            if all(law[0] <= EDGE * law.max() for law in laws):
                 return m, o
             reach = math.ceil(1.4 * reach)
 
@@ -200,7 +200,7 @@ class TreeLaw:
                 return np.asarray((there + back - rows) * m[v][reach])
             return np.asarray(np.broadcast_to(rows.sum(axis=-1, keepdims=True) * m[v][reach], rows.shape))
         if reach > _LONG:
-            return _long(rows, m[v])
+            return by_fft(rows, m[v])
         if rows.ndim == 1:
             return np.asarray(np.convolve(rows, m[v])[reach:-reach])
         return np.asarray(rows @ self._toeplitz(m[v]))
@@ -259,13 +259,13 @@ class TreeLaw:
         """sum_t g(s + t) columns(t)."""
         size = g.size
         if size // 2 > _LONG:
-            return np.asarray(_long(columns.T[:, ::-1], g).T)
+            return np.asarray(by_fft(columns.T[:, ::-1], g).T)
         padded = np.concatenate([np.zeros(size // 2), g, np.zeros(size // 2)])
         windows = np.lib.stride_tricks.sliding_window_view(padded, size)  # windows[s, t] = g(s + t)
         return np.asarray(windows @ columns)
 
 
-def _long(rows: AnyArray, message: RealVector) -> AnyArray:
+def by_fft(rows: AnyArray, message: RealVector) -> AnyArray:
     """Convolve rows with a message by FFT; one row is a message too, and has no entries that are rounding alone."""
     from scipy.signal import fftconvolve
 

@@ -8,27 +8,25 @@ from typing import cast
 
 import numpy as np
 
-from hdmm_bf._checks import InputError
+from hdmm_bf._checks import InputError, fail
 from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import Effort, JsonObject, Proof, RealVector
 from hdmm_bf.bounds.dense import is_public, uniform
-from hdmm_bf.certificate.norms import MOST_CELLS, fixed_roots
+from hdmm_bf.certificate.norms import MOST_CELLS, fixed_roots, set_queries
 from hdmm_bf.fit.certified import certified
 from hdmm_bf.fit.dense import BOUND_GAP, BOUND_STEPS, default_seconds
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.options import FitOptions
-from hdmm_bf.fit.reserve import norm_seconds
+from hdmm_bf.fit.reserve import LARGEST_YARDSTICK, norm_seconds
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.tree_noise import tree_sampler
 from hdmm_bf.strategies import Progress, limits, search
 from hdmm_bf.strategies.gaussian import dense as gaussian
 from hdmm_bf.strategies.norm import portfolio
 from hdmm_bf.strategies.norm.drafts import TreeDraft, tree_draft
+from hdmm_bf.strategies.norm.queries import tree_of_queries
 from hdmm_bf.strategies.norm.shapes import equal_weights, planted
 from hdmm_bf.strategies.rounding import from_tree
-
-LARGEST_YARDSTICK = 2048
-"""Cells up to which the bound on matrix mechanisms is computed beside the error: at 4096 it takes many minutes."""
 
 _YARDSTICK_SHARE = 0.25
 """Of the time limit, at most, for the bound on matrix mechanisms that stands beside the error."""
@@ -44,13 +42,15 @@ def fit_norm(problem: Problem, options: FitOptions) -> Fit:
     with threads_for(min(cells, MOST_CELLS)):
         if cells <= MOST_CELLS and is_public(problem):
             return certified(problem, from_tree(_any_tree(problem)), proof, options, status="exact")
+        if cells > MOST_CELLS:
+            _check_queries(problem)
         limit = math.inf if options.limited else default_seconds(problem)
         reserve = 0.0 if options.max_seconds is None else norm_seconds(problem)
         with limits.limited(min(options.until(reserve), limits.now() + limit)):
             proof = {"kind": "edges", "weights": _yardstick(problem)} if cells <= LARGEST_YARDSTICK else None
             reached: dict[str, float] = {}
             drafts = portfolio.steps(
-                problem, seed=options.seed, family=options.family, effort=cast(Effort, options.effort)
+                problem, seed=options.seed, family=options.family, effort=_effort(problem, options)
             )
             found = search(
                 _progress(drafts, reached, problem),
@@ -68,6 +68,28 @@ def fit_norm(problem: Problem, options: FitOptions) -> Fit:
         return certified(problem, best, proof, options, **told)
 
 
+def _effort(problem: Problem, options: FitOptions) -> Effort:
+    """Moves would break the sets that a certificate needs on large domains: there are none."""
+    return "quick" if problem.policy.num_cells > MOST_CELLS else cast(Effort, options.effort)
+
+
+def _check_queries(problem: Problem) -> None:
+    """Refuse what no certificate could be had for, before the search."""
+    if tree_of_queries(problem) is None:
+        seen = f"{problem.policy.num_cells} cells"
+        told = f"tree norms for more than {MOST_CELLS} need queries that are nested sets"
+        advice = "Use sums of cells, any two nested or disjoint, few around a cell; a smaller domain; or another noise."
+        raise fail("fit", seen, told, advice)
+
+
+def _has_law(problem: Problem, draft: TreeDraft) -> bool:
+    """Whether the certificate can compute the error."""
+    if not math.isfinite(draft.error):
+        return False
+    n = problem.policy.num_cells
+    return n <= MOST_CELLS or set_queries(problem.workload.objective, draft.parents, n) is not None
+
+
 def _progress(
     drafts: Iterator[TreeDraft], reached: dict[str, float], problem: Problem
 ) -> Iterator[Progress[TreeDraft, None]]:
@@ -76,7 +98,7 @@ def _progress(
     Where no family has a proper law, because the queries hold hardly a cell, all cells hang on their roots.
     """
     for found in drafts:
-        if math.isfinite(found.error):
+        if _has_law(problem, found):
             reached[found.origin] = min(found.error, reached.get(found.origin, math.inf))
             yield Progress(found.error, 0.0, found, None)
     if not reached:
@@ -98,8 +120,12 @@ def _held(problem: Problem, draft: TreeDraft) -> TreeDraft:
 
 
 def _plain_tree(problem: Problem) -> TreeDraft:
-    """All cells of a component under one root, with equal weights; half of them on the root where it has one."""
-    parents = planted(problem.policy, lambda trees, cells: trees.join(cells))
+    """All cells of a component under one root, with equal weights; half of them on the root where it has one.
+
+    On large domains, the tree of the queries.
+    """
+    tree = tree_of_queries(problem) if problem.policy.num_cells > MOST_CELLS else None
+    parents = planted(problem.policy, lambda trees, cells: trees.join(cells)) if tree is None else tree.parents
     return tree_draft(problem, parents, equal_weights(parents), origin="star")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import Noise
 from hdmm_bf.certificate.norms import MOST_CELLS
+from hdmm_bf.certificate.ordered_law import ordered
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies import limits
@@ -21,8 +22,11 @@ _EDGES_ROWS, _EDGES_GRAM = 4.0, 1.6
 """For e^3 more, where the strategy may be over the edges: from the rows of the workload, or from its Gram matrix."""
 _MOST_EDGES, _TALL = 3000, 8
 """Edges up to which strategies over the edges are searched; queries an edge up to which rows are written out."""
-_PAIRS, _SETS = 2.5e4, 4e6
-"""For tree norms: a pair of cells in the laws, and a cell where only sets are queried."""
+_PAIRS, _SETS, _DRAFT = 2.5e4, 5e6, 3e6
+"""For tree norms: a pair of cells in the laws; a cell where queries are prefixes, ranges or sets of the tree; a cell in
+the draft that is under way at the limit and in the check that the noise can be drawn."""
+LARGEST_YARDSTICK = 2048
+"""Cells up to which the bound on matrix mechanisms is computed beside a tree norm: at 4096 it takes many minutes."""
 _ROOM, _LEAST = 1.2, 0.15
 
 
@@ -36,10 +40,11 @@ def dense_seconds(problem: Problem, noise: Noise) -> float:
 
 
 def norm_seconds(problem: Problem) -> float:
-    """Predict the time for a tree norm: the yardstick, and four laws with the covariances of all cells."""
+    """Predict the time for a tree norm: a last draft, the bounds beside the error, and four laws of the noise."""
     n = problem.policy.num_cells
-    laws = _PAIRS * n**2 if n <= MOST_CELLS else _SETS * n
-    return _LEAST + _ROOM * ((_CELLS * n**3 if n <= MOST_CELLS // 2 else 0.0) + laws) * pace()
+    cheap = n > MOST_CELLS or ordered(problem.workload.objective) is not None
+    units = _DRAFT * n + (_SETS * n if cheap else _PAIRS * n**2) + (_CELLS * n**3 if n <= LARGEST_YARDSTICK else 0.0)
+    return _LEAST + _ROOM * units * pace()
 
 
 def product_seconds(product: ProductProblem) -> float:

@@ -19,7 +19,7 @@ from jaxtyping import Int, Int64
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import AnyArray, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.certificate import Certificate
-from hdmm_bf.certificate.norms import MOST_CELLS, fixed_roots, set_queries, tree_law
+from hdmm_bf.certificate.norms import MOST_CELLS, fixed_roots, set_queries, tree_law, variances_of_sets
 from hdmm_bf.data.checked import checked_counts
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.matrices import Cells
@@ -148,8 +148,9 @@ class NormRecovery(Recovery):
         return _Kept(self)
 
     def _law(self, what: str, rates: RealVector) -> AnyArray:
-        law = tree_law(self.strategy, self.problem.policy, rates)
-        return law.node_variances() if what == "sets" else law.covariance()
+        if what == "sets":
+            return variances_of_sets(self.strategy, self.problem.policy, rates)
+        return tree_law(self.strategy, self.problem.policy, rates).covariance()
 
     def total_variance(self, settled: Plan, certificate: Certificate) -> float:
         """Return the sum of the variances of all answers as written."""

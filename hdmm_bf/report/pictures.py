@@ -60,7 +60,8 @@ def _tree(fit: Fit) -> Section:
     )
     caption = (
         f"{alternative} Noise z on the cells is the less likely the larger the weighted sum of |z(set)| is. A record "
-        "that moves between two cells changes the sums of the sets that hold one of the two."
+        "that moves between two cells changes the sums of the sets that hold one of the two. Small sets are below, "
+        "large ones above; the darker, the more the sum of the set is held."
     )
     drawn = plots.as_svg(plots.strategy_heatmap(fit), name="strategy")
     return Section("strategy", "How noise is drawn", picture(drawn, alternative, caption))

@@ -9,7 +9,10 @@ import scipy.sparse as sp
 import hdmm_bf as bf
 from hdmm_bf.certificate import tree_law
 from hdmm_bf.certificate.norms import set_queries
+from hdmm_bf.certificate.ordered_law import children_in_order, expected_form, ordered
+from hdmm_bf.certificate.set_law import Slots, proper_reach, set_variances
 from hdmm_bf.certificate.tree_law import TreeLaw, binary, limit
+from hdmm_bf.matrix import Identity, Ones, Stack, Weighted
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import TreeNorm
 from tests.support.fits import shipped
@@ -176,3 +179,97 @@ def test_sets_are_found_in_any_forest_and_order_of_cells():
         W[0, 0] = 1
         known = {tuple(row) for row in sets.tolist()}
         assert (set_queries(bf.workload.from_matrix(W).matrix, parents, 7) is not None) == (tuple(W[0]) in known)
+
+
+def alike(rng, cells, most):
+    """Return a random forest in which few weights occur, so that many subtrees are equal."""
+    parents = random_forest(rng, cells, one_root=False, most_children=most)
+    return parents, rng.choice([0.2, 0.5, 0.07], parents.size)
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_variances_with_equal_subtrees_once_are_those_of_all_nodes(fixed):
+    rng = np.random.default_rng(17)
+    for _ in range(25):
+        parents, rates = alike(rng, int(rng.integers(2, 30)), int(rng.integers(2, 9)))
+        is_fixed = (parents < 0) & (np.arange(parents.size) >= np.sum(~np.isin(np.arange(parents.size), parents)))
+        is_fixed &= fixed
+        rates = np.where(is_fixed, 0.0, rates)
+        cells = int(np.sum(~np.isin(np.arange(parents.size), parents)))
+        found, known = set_variances(parents, rates, is_fixed), TreeLaw(parents, rates, is_fixed, cells)
+        np.testing.assert_allclose(found, known.node_variances(), rtol=1e-9, atol=1e-9)
+
+
+def test_equal_subtrees_have_one_table_and_sums_of_some_children_are_not_cut_off():
+    """A root that is held tightly: sums over half of its children are far wider than any set."""
+    parents, rates = np.append(np.full(200, 200), -1), np.full(201, 0.25)
+    assert len(Slots(parents, rates).all) < 25
+    found = set_variances(parents, rates, np.zeros(201, dtype=bool))
+    known = TreeLaw(parents, rates, np.zeros(201, dtype=bool), 200).node_variances()
+    np.testing.assert_allclose(found, known, rtol=1e-9)
+
+
+@pytest.mark.parametrize("workload", ["all-range:9", "prefix:9", "both"])
+def test_forms_over_ordered_cells_are_those_of_all_covariances(workload):
+    rng = np.random.default_rng(4)
+    W = bf.workload.parse("prefix:9" if workload == "both" else workload).matrix
+    W = Stack((Weighted(np.array([2.0]), W), Identity(9), Ones(9))) if workload == "both" else W
+    for fixed in (False, True):
+        parents, _ = chain(9, 0.3, 0.2)
+        rates = rng.uniform(0.1, 0.5, parents.size)
+        is_fixed = np.zeros(parents.size, dtype=bool)
+        is_fixed[-1] = fixed
+        rates[-1] = 0.0 if fixed else rates[-1]
+        reach = proper_reach(parents, rates, is_fixed)
+        found = expected_form(ordered(W), children_in_order(parents, 9), rates, is_fixed, reach)
+        C = TreeLaw(parents, rates, is_fixed, 9).covariance()
+        assert found == pytest.approx(float((W.gram() * C).sum()), rel=1e-9)
+
+
+def test_sets_that_are_no_intervals_have_no_ordered_form():
+    assert children_in_order(np.array([3, 4, 3, 4, -1]), 3) is None
+    assert ordered(bf.workload.from_matrix(np.eye(3)[::-1] + 1).matrix) is None
+
+
+def test_laplace_noise_on_the_edges_of_a_line_is_a_strict_local_optimum_for_all_ranges():
+    """A weight w on a cell takes w from the cuts beside it, and the sum of squared errors rises by (1.5 n - 2.5) w.
+
+    X, Y independent, of density exp(-|x|) / 2, on the cuts: d E[Q] / dw is the covariance of n (X^2 + Y^2) - 2 X Y and
+    |X| + |Y| - |X - Y|, by E|X|^k = k!, E[X^2 |X - Y|] = 6.25, E|X - Y| = 1.5, E[X Y |X - Y|] = -1.25.
+    """
+    n, V = 9, bf.workload.parse("all-range:9").matrix.gram()
+    slope = n * (8 - 2 * 6.25 + 4 * 1.5) - 2 * 1.25
+    assert slope == 1.5 * n - 2.5
+
+    def error(cell, w):
+        parents, weights = chain(n, 0.0, 1.0)
+        weights[cell] += w
+        for cut in (cell - 1, cell):
+            weights[0 if cut == 0 else n + cut - 1] -= w
+        fixed = np.arange(parents.size) == parents.size - 1
+        return limit(weights, lambda h: np.array([(V * TreeLaw(parents, h * weights, fixed, n).covariance()).sum()]))[0]
+
+    plain = error(4, 0.0)
+    assert plain == pytest.approx(2 * n * (n - 1), rel=1e-6)
+    for cell in (1, 4, 7):
+        half, whole = error(cell, 0.01) - plain, error(cell, 0.02) - plain
+        assert (4 * half - whole) / 0.02 == pytest.approx(slope, rel=5e-3)
+
+
+def test_no_set_of_a_line_is_worth_what_it_takes_from_the_cuts():
+    """Sets that cross k edges: Cov(n sum X_j^2 - 2 sum_{j<l} X_j X_l, sum |X_j| - |sum +-X_j|) > 0, by quadrature."""
+    x = 0.02 * np.arange(-1500, 1501)
+    law = np.exp(-np.abs(x))
+    law /= law.sum()
+    sums = [np.where(x == 0, 1.0, 0.0)]
+    for _ in range(5):
+        sums.append(np.convolve(sums[-1], law, mode="same"))
+    for k, n in ((2, 3), (2, 64), (3, 64), (4, 64), (5, 64)):
+        mean = np.array([sums[k - 1] @ np.abs(at + x) for at in x])
+        square = law @ (x**2 * mean)
+        product = (sums[k] @ np.abs(x) ** 3 - k * square) / (k * (k - 1))
+        signs = (k % 2 - k) / 2  # sum of the products of signs that alternate
+        slope = n * k * (4 - (square - 2 * (law @ mean))) + 2 * signs * product
+        assert slope > 0
+        if k == 2:
+            assert slope == pytest.approx(1.5 * n - 2.5, rel=0.02)

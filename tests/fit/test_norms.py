@@ -3,15 +3,20 @@
 import dataclasses
 import json
 import math
+import time
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
 from hdmm_bf.bundle.files import npz
 from hdmm_bf.certificate import exact_sensitivity
+from hdmm_bf.certificate.norms import MOST_CELLS, set_queries
 from hdmm_bf.fit.loading import check
+from hdmm_bf.strategies.norm.queries import tree_of_queries
+from hdmm_bf.strategies.norm.shapes import LARGEST_COVARIANCE
 from hdmm_bf.strategies.records import TreeNorm
 from tests.support.bundles import forge
 
@@ -321,3 +326,46 @@ def test_queries_that_hold_hardly_a_cell_are_fitted_all_the_same(workload, polic
     made = bf.fit(workload, policy, noise="norm", max_steps=2, effort="quick", family=family)
     assert 0 < made.unit_error < math.inf
     assert np.all(np.isfinite(bf.release(made, np.arange(made.problem.policy.num_cells), epsilon=1.0).answers))
+
+
+def geography(regions):
+    """Return cells, groups of 10, regions of 200 and the total, as a sparse matrix."""
+    n = 200 * regions
+    levels = [sp.kron(sp.eye_array(n // size), np.ones((1, size))) for size in (1, 10, 200)]
+    return sp.csr_array(sp.vstack([*levels, np.ones((1, n))]))
+
+
+def test_a_large_domain_is_fitted_with_the_tree_of_its_queries():
+    """4200 cells, more than covariances are computed for; every query is a set of the tree."""
+    made = bf.fit(geography(21), "unbounded:4200", noise="norm", max_steps=1)
+    assert LARGEST_COVARIANCE == MOST_CELLS < 4200
+    assert made.reached[made.family] == pytest.approx(made.unit_error, rel=2e-4)
+    assert set_queries(made.problem.workload.objective, made.strategy.parents, 4200) is not None
+    assert made.rmse(epsilon=1.0) > 0
+    plain = bf.workload.parse("identity:4200")
+    alone = bf.fit(plain, "unbounded:4200", noise="norm", max_steps=1)
+    assert alone.unit_error == pytest.approx(4200, rel=2e-3)  # independent Laplace noise
+
+
+@pytest.mark.parametrize("workload", ["prefix:8192", "all-range:8192"])
+def test_queries_that_no_tree_certifies_are_refused_before_the_search(workload):
+    with pytest.raises(InputError, match="need queries that are nested sets"):
+        bf.fit(workload, "unbounded:8192", noise="norm", max_seconds=1000.0)
+
+
+def test_overlapping_queries_and_queries_that_are_no_sets_have_no_tree():
+    for rows in ([[1, 1, 0], [0, 1, 1]], [[1, 2, 0]], [[0, 0, 0]]):
+        assert tree_of_queries(bf.problem(np.array(rows, dtype=float), "unbounded:3")) is None
+    found = tree_of_queries(bf.problem(np.array([[1, 1, 0, 0], [1, 1, 1, 0]], dtype=float), "unbounded:4"))
+    assert found.parents.tolist() == [4, 4, 5, 6, 5, 6, -1]
+    assert np.flatnonzero(found.asked).tolist() == [4, 5]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", [geography(50), "identity:10000"])
+def test_a_fit_of_ten_thousand_cells_ends_in_time(workload):
+    """CPU seconds: 60 of the limit and what the certificate takes; it was 280 and more."""
+    before = time.process_time()
+    made = bf.fit(workload, "unbounded:10000", noise="norm", max_seconds=60.0)
+    assert time.process_time() - before < 75
+    assert made.unit_error > 0

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import hdmm_bf as bf
+from hdmm_bf.domain import Domain
 
 mpl = pytest.importorskip("matplotlib")
 
@@ -15,7 +16,9 @@ from hdmm_bf.report import plots  # noqa: E402
 from hdmm_bf.report.plots import layouts  # noqa: E402
 from hdmm_bf.report.plots.errors import query_sizes  # noqa: E402
 from hdmm_bf.report.plots.policies import MOST_CELLS, _drawing, _parts  # noqa: E402
-from hdmm_bf.report.plots.strategies import LARGEST_SIDE, _pooled  # noqa: E402
+from hdmm_bf.report.plots.strategies import LARGEST_SIDE, _pooled, strategy_heatmap  # noqa: E402
+from hdmm_bf.report.plots.trees import banded, walk  # noqa: E402
+from hdmm_bf.strategies.records import TreeNorm  # noqa: E402
 
 POLICIES = [
     "line:2",
@@ -195,3 +198,29 @@ def test_an_svg_is_the_same_twice_and_its_identifiers_carry_the_name(ranges):
     assert ' id="map-' in first
     for foreign in ("http", "<!--", "xmlns", "<metadata", "<?xml"):
         assert foreign not in first
+
+
+def test_every_set_of_a_tree_is_one_bar_and_no_two_bars_overlap():
+    """Sets that are no intervals of cells, too: the cells are walked in the order of the tree."""
+    parents = np.array([6, 7, 6, 7, 8, 8, 9, 9, 10, 10, -1])
+    strategy = TreeNorm(parents, np.array([1, 1, 1, 1, 1, 1, 3, 2, 2, 1, 1]), 0, "clusters")
+    begin, size = walk(strategy)
+    assert begin.tolist() == [0, 2, 1, 3, 4, 5, 0, 2, 4, 0, 0]
+    bars = banded(begin, size)
+    assert bars.names == ["1", "2", "4", "6"]
+    boxes = [
+        (set(range(b, b + s)), low, low + high)
+        for b, s, low, high in zip(begin.tolist(), size.tolist(), bars.bottom, bars.height, strict=True)
+    ]
+    for k, (cells, low, high) in enumerate(boxes):
+        assert not any(cells & other and low < top - 1e-9 and high > at + 1e-9 for other, at, top in boxes[:k])
+
+
+def test_prefixes_of_a_chain_lie_above_each_other_and_cells_have_their_labels():
+    domain = Domain((6,), ("age",), (("0-9", "10-19", "20-29", "30-39", "40-49", "50-"),))
+    made = bf.fit(bf.workload.prefix(domain), bf.policy.line(domain), noise="norm", family="chain", effort="quick")
+    figure = strategy_heatmap(made)
+    assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == list(domain.labels[0])
+    assert "cell" in figure.axes[0].get_xlabel()
+    layered = banded(np.zeros(3, dtype=np.int64), np.array([5, 6, 7]))
+    assert np.all(np.diff(layered.bottom) > 0)

@@ -9,6 +9,7 @@ import numpy as np
 from hdmm_bf._types import AnyArray, RealMatrix
 from hdmm_bf.fit import Fit
 from hdmm_bf.report.plots import canvas
+from hdmm_bf.report.plots.trees import tree_bars
 from hdmm_bf.strategies.records import Block, MatrixStrategy, ProductStrategy, TreeNorm
 
 LARGEST_SIDE = 240
@@ -22,7 +23,7 @@ def strategy_heatmap(fit: Fit) -> canvas.Figure:
     with canvas.style():
         if fit.num_rows == 0:
             return _nothing()
-        return _drawn(fit.strategy)
+        return tree_bars(fit, fit.strategy) if isinstance(fit.strategy, TreeNorm) else _drawn(fit.strategy)
 
 
 @singledispatch
@@ -70,48 +71,6 @@ def _(strategy: ProductStrategy) -> canvas.Figure:
             _factor(axis, block, attribute)
         axes[number, 0].set_ylabel(f"block of\n{block.num_rows} rows", fontsize=9)
     return figure
-
-
-@_drawn.register
-def _(strategy: TreeNorm) -> canvas.Figure:
-    """Every set as a bar over its cells, the larger ones higher, as dark as its weight is large."""
-    from matplotlib.collections import PatchCollection
-    from matplotlib.patches import Rectangle
-
-    low, high, level = _spans(strategy)
-    shown = np.flatnonzero(strategy.integers > 0)
-    weights = strategy.weights[shown] / strategy.weights.max()
-    note = f"{shown.size} sets with a weight, one a bar; a policy edge costs what it crosses"
-    figure = canvas.new_figure("Which sets does the noise keep small, and how much?", height=4.0, note=note)
-    axis = figure.subplots()
-    bars = [Rectangle((low[v] - 0.45, level[v] + 0.08), high[v] - low[v] + 0.9, 0.84) for v in shown]
-    axis.add_collection(PatchCollection(bars, array=_stretched(weights), cmap="Purples", clim=(0, 1), lw=0))
-    axis.set_xlim(-0.7, strategy.num_cells - 0.3)
-    axis.set_ylim(0, level[shown].max(initial=0) + 1)
-    axis.set_xlabel("cell")
-    axis.set_ylabel("cells in the set, smallest below")
-    axis.set_yticks([])
-    bar = figure.colorbar(axis.collections[0], ax=axis, shrink=0.8)
-    bar.set_label("weight (largest = 1)", fontsize=9)
-    ticks = np.array([0.0, 0.05, 0.25, 0.5, 1.0])
-    bar.set_ticks(list(_stretched(ticks)), labels=[f"{t:g}" for t in ticks])
-    return figure
-
-
-def _spans(strategy: TreeNorm) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """First and last cell of every set, and the row it is drawn in: above all that it overlaps and that is smaller."""
-    n, parents = strategy.num_cells, strategy.parents
-    low, high = np.full(parents.size, n), np.full(parents.size, -1)
-    low[:n] = high[:n] = np.arange(n)
-    for node, parent in enumerate(parents.tolist()):
-        if parent >= 0:
-            low[parent], high[parent] = min(low[parent], low[node]), max(high[parent], high[node])
-    top, level = np.zeros(n, dtype=np.int64), np.zeros(parents.size, dtype=np.int64)
-    for node in np.argsort(high - low, kind="stable"):
-        if strategy.integers[node] > 0:
-            level[node] = top[low[node] : high[node] + 1].max()
-            top[low[node] : high[node] + 1] = level[node] + 1
-    return low, high, level
 
 
 def _blocks_note(strategy: ProductStrategy, blocks: int, columns: int) -> str:

@@ -1,8 +1,9 @@
-"""Clusters: trees of the policy itself, of the nesting of attributes, and of cells that are near each other.
+"""Clusters: trees of the policy itself, of the nesting of attributes or queries, and of cells near each other.
 
 Forests come with trees of their own: every edge cuts one set off, as the transformation of a forest does. Domains with
 several attributes (region, province, district) are nested in their order, one weight for each level where all cells are
-alike. Elsewhere cells are joined that are few edges apart, or that queries treat alike.
+alike; large domains are nested as their queries are. Elsewhere cells are joined that are few edges apart, or that
+queries treat alike.
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ from hdmm_bf.objectives.tree_plans import ordered_moments
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.norm.drafts import TreeDraft, tree_draft
-from hdmm_bf.strategies.norm.shapes import LARGEST_REORDERED, Trees, equal_weights, hierarchy, opened
+from hdmm_bf.strategies.norm.queries import tree_of_queries
+from hdmm_bf.strategies.norm.shapes import (
+    LARGEST_COVARIANCE,
+    LARGEST_REORDERED,
+    Trees,
+    equal_weights,
+    hierarchy,
+    opened,
+)
 from hdmm_bf.strategies.norm.weights import FULL, QUICK, Lengths, optimised
 from hdmm_bf.strategies.registry import Family, Turns
 
@@ -29,18 +38,25 @@ NAME = "clusters"
 _LARGEST_FREE = 2048
 """Cells up to which every set of nested attributes gets a weight of its own."""
 
+_LEAST_SHARE = 0.02
+"""Of the largest weight, for every set that is a query."""
+
 
 def applies(problem: Problem) -> bool:
     """Nested attributes, forests that are no stars, and all problems small enough for any workload."""
     policy = problem.policy
     if policy.num_cells > 2**17:
         return False
-    return policy.num_cells <= LARGEST_REORDERED or (policy.domain.num_attributes > 1 and _all_to_bottom(problem))
+    if policy.num_cells <= LARGEST_REORDERED or policy.num_cells > LARGEST_COVARIANCE:
+        return True
+    return policy.domain.num_attributes > 1 and _all_to_bottom(problem)
 
 
 def steps(problem: Problem, *, seed: int) -> Iterator[TreeDraft]:
     """Yield the best weights of one tree after the other: nested attributes, the policy's own, then clusters."""
     small = problem.policy.num_cells <= LARGEST_REORDERED
+    if problem.policy.num_cells > LARGEST_COVARIANCE:
+        yield from _query_steps(problem)
     if problem.policy.domain.num_attributes > 1:
         yield from _nested_steps(problem, free=small or problem.policy.num_cells <= _LARGEST_FREE)
     if not small:
@@ -58,6 +74,23 @@ def steps(problem: Problem, *, seed: int) -> Iterator[TreeDraft]:
         weights = optimised(problem, parents, weights, QUICK)
         yield tree_draft(problem, parents, weights, origin=NAME)
         yield tree_draft(problem, parents, optimised(problem, parents, weights, FULL), origin=NAME)
+
+
+def _query_steps(problem: Problem) -> Iterator[TreeDraft]:
+    """Queries that are nested sets, one weight for each level; no query is left out for a small weight."""
+    tree = tree_of_queries(problem)
+    if tree is None:
+        return
+    parents = tree.parents
+    levels = _levels(parents)
+    first = np.full(int(levels.max()) + 1, 1 / (levels.max() + 1))
+    for schedule in (QUICK, FULL):
+        first = Lengths(problem, parents, levels).optimised(first, schedule)
+        weights = first[levels]
+        held = np.where(tree.asked, np.maximum(weights, _LEAST_SHARE * weights.max()), weights)
+        yield tree_draft(problem, parents, held, origin=NAME)
+        if limits.ending():
+            return
 
 
 def _all_to_bottom(problem: Problem) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from hdmm_bf.objectives import limits
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.norm.drafts import TreeDraft, tree_draft
-from hdmm_bf.strategies.norm.shapes import equal_weights, hierarchy, planted
+from hdmm_bf.strategies.norm.shapes import LARGEST_COVARIANCE, equal_weights, hierarchy, planted
 from hdmm_bf.strategies.norm.weights import FULL, QUICK, optimised
 from hdmm_bf.strategies.registry import Family, Turns
 
@@ -36,8 +36,8 @@ _BRANCHINGS = (
 
 
 def applies(problem: Problem) -> bool:
-    """Any problem whose messages fit in memory."""
-    return problem.policy.num_cells <= 2**13
+    """Any problem whose queries need not be sets of the tree."""
+    return problem.policy.num_cells <= LARGEST_COVARIANCE
 
 
 def steps(problem: Problem, *, seed: int) -> Iterator[TreeDraft]:

@@ -39,6 +39,9 @@ class Trees:
 LARGEST_REORDERED = 300
 """Cells up to which sets need not be intervals: as many moments as cells are carried then."""
 
+LARGEST_COVARIANCE = 4096
+"""Cells up to which a certificate can be had for queries that are no sets of the tree."""
+
 Shape: TypeAlias = Callable[[Trees, Sequence[int]], int]
 """Joins some nodes, in order, under one root, and returns it."""
 
