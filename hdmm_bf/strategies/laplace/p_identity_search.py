@@ -31,6 +31,9 @@ _PADDING = 8
 _NEAR = 0.004
 """Distance in the logarithm of the error within which a perturbation is followed to its end."""
 
+_DECIDED = 2
+"""Descents left in a race from which on what they reach is yielded."""
+
 NEGLIGIBLE = 1e-3
 """Rows whose largest entry is smaller are left out."""
 
@@ -72,7 +75,7 @@ class Schedule:
     lead: int = 20
     least_gain: float = 1e-5
     runners: int = 8
-    races: int = 2
+    races: int = 3
     runners_if_large: int = 3
     memory: int = 8
     small: int = 300
@@ -181,10 +184,10 @@ class Search:
             turns = [self._race(finest, first=count == 0), self._pass(count)]
             if finest is self.levels[0]:
                 turns.reverse()
-            elif finest.n > self.schedule.small:  # a pass takes long there
-                turns.insert(1, self._perturbations(finest, signed=signed))
-            else:
-                turns[1:1] = [self._race(finest, first=False) for _ in range(self.schedule.races - 1)]
+            else:  # a pass takes long there
+                races = self.schedule.races if finest.n <= self.schedule.small else 1
+                more = [self._race(finest, first=False) for _ in range(races - 1)]
+                turns[1:1] = [*more, self._perturbations(finest, signed=signed)]
             yield from itertools.chain(*turns, self._perturbations(finest, signed=signed))
             self.idle = count > 0 and finest.value > before - 1e-6
             count += 1
@@ -194,7 +197,8 @@ class Search:
 
         Where descents are after a few hundred steps tells how low they end: over 14 for prefixes of 256 cells the rank
         correlation was 0.7 after 100 steps, 0.9 after 200 and 0.97 after 300. One is also left out when it would not be
-        the best of its size with another gain like the last. The end is yielded whatever it is.
+        the best of its size with another gain like the last. Nothing is yielded before the race is nearly decided: with
+        many still running a single descent would be further down by then. The end is yielded whatever it is.
         """
         schedule, n = self.schedule, level.n
         if n > schedule.largest_straight:
@@ -213,7 +217,7 @@ class Search:
             promising = [k for k in order[: math.ceil(len(order) / 2)] if self._promises(level, reached[k][0], last[k])]
             last = {k: reached[k][0] for k in promising}
             running = {k: running[k] for k in promising}
-            if value < best or not running:
+            if value < best and len(running) <= _DECIDED or not running:
                 yield value, roots**2
 
     def _promises(self, level: Level, value: float, before: float) -> bool:
