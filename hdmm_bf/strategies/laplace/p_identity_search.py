@@ -159,11 +159,17 @@ def _different(ends: list[tuple[float, RealMatrix]]) -> list[tuple[float, RealMa
 
 
 class Search:
-    """Coarse-to-fine descent in the roots of Theta, remembering the best."""
+    """Coarse-to-fine descent in the roots of Theta, remembering the best.
+
+    Attributes:
+        settled: whether the first races are over.
+        idle: whether the last round of all that is tried gained nothing.
+    """
 
     @la.in_float64
     def __init__(self, V: Gram, dense: SquareMatrix, rng: np.random.Generator, schedule: Schedule = _SCHEDULE) -> None:
-        self.rng, self.schedule, self.idle = rng, schedule, False
+        self.rng, self.schedule = rng, schedule
+        self.settled, self.idle = False, False
         self.levels = [Level(V, schedule, bounded=True)]
         while self.levels[0].n > schedule.coarsest:
             finer = self.levels[0]
@@ -242,6 +248,7 @@ class Search:
 
     def _perturbations(self, level: Level, *, signed: bool) -> Iterator[tuple[float, RealMatrix]]:
         """Perturb the best a few times; every second time signed rows are tried instead, if asked for."""
+        self.settled = True
         for k in range(self.schedule.perturbations):
             if signed and k % 2 == 0:
                 yield -math.inf, self._signed()
