@@ -240,10 +240,11 @@ class Search:
         schedule, n = self.schedule, level.n
         rows = max(1, round(n / schedule.columns_a_row))
         coarser = [] if n > schedule.small or level.compiled else self.levels[-3:-1]
-        Theta: RealMatrix = self.rng.uniform(0, 1, (rows, coarser[0].n if coarser else n))
-        for half, finer in zip(coarser, [*coarser[1:], level], strict=True):
+        sizes = [*(half.n for half in coarser), n]
+        Theta: RealMatrix = self.rng.uniform(0, 1, (rows, sizes[0]))
+        for half, finer in zip(coarser, sizes[1:], strict=True):
             Theta = minimise(half.plain, Theta, steps=schedule.lead, nonnegative=True).parameters
-            Theta = np.repeat(Theta, 2, axis=1)[:, : finer.n]
+            Theta = np.repeat(Theta, 2, axis=1)[:, :finer]
         return np.sqrt(Theta)
 
     def _perturbations(self, level: Level, *, signed: bool) -> Iterator[tuple[float, RealMatrix]]:
