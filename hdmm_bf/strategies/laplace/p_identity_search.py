@@ -71,7 +71,7 @@ class Schedule:
     long: int = 200
     last: int = 400
     large: int = 600
-    straight: tuple[int, ...] = (100, 100, 100, 120, 180, 270, 400, 600, 900, 1300)
+    straight: tuple[int, ...] = (100, 100, 100, 100, 100, 100, 150, 200, 300, 400, 600, 900, 1300)
     lead: int = 20
     least_gain: float = 1e-5
     runners: int = 8
