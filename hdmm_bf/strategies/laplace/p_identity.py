@@ -41,8 +41,8 @@ _MIXED = 0.05
 _LARGEST_POLISH = 300
 """Columns up to which every entry is freed: a descent factors a matrix of that size at every step."""
 
-_SHORT_POLISH = 60
-"""Steps of the first such descent: for prefixes of 256 cells 50 gained two thirds of what 300 did, a part in 1000."""
+_SHORT_POLISH = 30
+"""Steps of the first such descents: for prefixes of 256 cells 20 gained more than half of what 300 did."""
 
 _WORTH_A_POLISH = 1e-4
 """Share of the error that the rows must have gained for another one."""

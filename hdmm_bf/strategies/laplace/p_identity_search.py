@@ -162,7 +162,7 @@ class Search:
     """Coarse-to-fine descent in the roots of Theta, remembering the best.
 
     Attributes:
-        settled: whether the first races are over.
+        settled: whether the first race is over.
         idle: whether the last round of all that is tried gained nothing.
     """
 
@@ -223,6 +223,7 @@ class Search:
             promising = [k for k in order[: math.ceil(len(order) / 2)] if self._promises(level, reached[k][0], last[k])]
             last = {k: reached[k][0] for k in promising}
             running = {k: running[k] for k in promising}
+            self.settled = self.settled or not running
             if value < best and len(running) <= _DECIDED or not running:
                 yield value, roots**2
 
@@ -249,7 +250,6 @@ class Search:
 
     def _perturbations(self, level: Level, *, signed: bool) -> Iterator[tuple[float, RealMatrix]]:
         """Perturb the best a few times; every second time signed rows are tried instead, if asked for."""
-        self.settled = True
         for k in range(self.schedule.perturbations):
             if signed and k % 2 == 0:
                 yield -math.inf, self._signed()
