@@ -103,7 +103,7 @@ def _inverse_of_gram(R: RealMatrix) -> SquareMatrix | None:
 
 
 def _inverse(X: SquareMatrix) -> SquareMatrix | None:
-    """Return X^-1, None where X is not positive definite; NumPy's own calls take thrice as long on small matrices."""
+    """Return X^-1, None where X is not positive definite."""
     from scipy.linalg.lapack import dpotrf, dtrtri
 
     C, failed = dpotrf(X, lower=1, clean=1)
