@@ -151,6 +151,8 @@ def _flattened(
     cuts = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
 
     def unflattened(flat: AnyArray) -> Parameters:
+        if len(shapes) == 1:
+            return jax.tree.unflatten(structure, [flat.reshape(shapes[0])])
         parts = [part.reshape(shape) for part, shape in zip(np.split(flat, cuts), shapes, strict=True)]
         return jax.tree.unflatten(structure, parts)
 
@@ -161,7 +163,8 @@ def _flattened(
         value, slope = value_and_gradient(loss, parameters) if written is None else written(parameters)
         if not np.isfinite(value):  # a step so long that a factorisation failed: the line search turns back
             return HOPELESS, np.zeros_like(flat)
-        return float(value), np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(slope)])
+        own = [np.asarray(leaf).ravel() for leaf in jax.tree.leaves(slope)]
+        return float(value), own[0] if len(own) == 1 else np.concatenate(own)
 
     flat = np.concatenate([np.ravel(np.asarray(leaf, dtype=np.float64)) for leaf in leaves])
     return value_and_slope, flat, unflattened
@@ -248,7 +251,7 @@ def descending(
             end = later
             continue
         free = (x > 0) | (g < 0) if nonnegative else None
-        slope = g if free is None else np.where(free, g, 0.0)
+        slope = g if free is None else g * free
         if float(np.abs(slope).max(initial=0.0)) <= _FLAT:
             converged = True
             break

@@ -66,6 +66,31 @@ def test_cell_budgets_by_hand_are_what_jax_derives(workload, policy):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12 * np.abs(theirs).max())
 
 
+@pytest.mark.parametrize("log", [True, False])
+@pytest.mark.parametrize("case", ["ranges", "edges of a cycle", "written out"])
+def test_matrices_with_unit_columns_by_hand_are_what_jax_derives(case, log):
+    V, rng = gram(case), np.random.default_rng(2)
+    matrices = parametrisations.UnitColumns(V.n + 3, V.n)
+    loss = measures.total_of(V, log=log).of(matrices)
+    start = parametrisations.Split(*rng.uniform(0, 1, (2, V.n + 3, V.n)))
+    value, slope = value_and_gradient(loss, start)
+    found, by_hand_slope = by_hand.evaluation(loss)(start)
+    assert found == pytest.approx(float(value), rel=1e-10)
+    for ours, theirs in zip(by_hand_slope, slope, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-10 * np.abs(theirs).max())
+
+
+def test_a_matrix_with_a_column_of_zeros_has_no_loss():
+    V = gram("ranges")
+    loss = measures.total_of(V).of(parametrisations.UnitColumns(V.n, V.n))
+    zero = np.eye(V.n)
+    zero[3] = 0
+    value, slope = by_hand.evaluation(loss)(parametrisations.Split(zero, np.zeros_like(zero)))
+    assert value == np.inf
+    assert not slope.positive.any()
+    assert not slope.negative.any()
+
+
 def test_several_components_have_their_own_grounds():
     policy = bf.policy.from_edges([0, 1, 3, 4], [1, 2, 4, 5], 6)
     problem = bf.problem("all-range:6", policy)

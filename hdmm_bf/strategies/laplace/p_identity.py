@@ -39,7 +39,13 @@ _MIXED = 0.05
 """Share of negative correlation from which signed rows are tried as well."""
 
 _LARGEST_POLISH = 300
-"""Columns up to which every entry is freed at the end: a descent factors a matrix of that size at every step."""
+"""Columns up to which every entry is freed: a descent factors a matrix of that size at every step."""
+
+_SHORT_POLISH = 30
+"""Steps of the first such descents: for prefixes of 256 cells 20 gained more than half of what 300 did."""
+
+_WORTH_A_POLISH = 1e-4
+"""Share of the error that the rows must have gained for another one."""
 
 
 def applies(problem: Problem) -> bool:
@@ -59,17 +65,24 @@ def steps(problem: Problem, *, seed: int, mesh: Mesh | None = None) -> Iterator[
     On a mesh V is spread by its rows. Signed rows and the polish factor a matrix over the edges and stay on one device.
     """
     columns = _columns(problem, mesh)
-    best = columns.draft(problem, np.zeros((0, columns.V.n)))
+    best = plain = columns.draft(problem, np.zeros((0, columns.V.n)))
     yield best
     search = Search(columns.V, columns.dense, np.random.default_rng(seed))
-    polished = math.inf
+    begun = finished = math.inf  # the errors from which a short and a long polish were last begun
     for value, Theta in search.found(signed=columns.mixed):
-        if value < math.log(best.error / columns.scale):  # what Woodbury's formula says is checked by the plain one
-            best = min(best, columns.draft(problem, Theta), key=lambda d: d.error)
+        if value < math.log(plain.error / columns.scale):  # what Woodbury's formula says is checked by the plain one
+            plain = min(plain, columns.draft(problem, Theta), key=lambda d: d.error)
+            best = min(best, plain, key=lambda d: d.error)
         yield best
-        if search.idle and columns.V.n <= _LARGEST_POLISH and best.error < polished * (1 - la.AGREEMENT):
+        if columns.V.n > _LARGEST_POLISH:
+            continue
+        if search.settled and plain.error < begun * (1 - _WORTH_A_POLISH):
+            begun = plain.error
+            best = min(best, free_polish(problem, plain, steps=_SHORT_POLISH), key=lambda d: d.error)
+            yield best
+        if search.idle and best.error < finished * (1 - la.AGREEMENT):
             best = min(best, free_polish(problem, best), key=lambda d: d.error)
-            polished = best.error
+            finished = best.error
             yield best
 
 
@@ -139,14 +152,14 @@ def _seriation(V: SquareMatrix) -> IndexArray:
     return order if sorted_ > 1.05 * as_is else np.arange(len(V))
 
 
-def free_polish(problem: Problem, best: Draft) -> Draft:
+def free_polish(problem: Problem, best: Draft, *, steps: int = 300) -> Draft:
     """Return the strategy that a descent with every entry free reaches from the best."""
     from hdmm_bf.objectives.measures import total
     from hdmm_bf.objectives.parametrisations import UnitColumns, split
 
     A = best.matrix
     loss = total(problem, norm=None, over="edges", log=True).of(UnitColumns(*A.shape))
-    found = minimise(loss, split(A), steps=300, nonnegative=True, tolerance=1e-11).parameters
+    found = minimise(loss, split(A), steps=steps, nonnegative=True, tolerance=1e-11).parameters
     A = np.asarray(found.positive) - np.asarray(found.negative)
     return draft(problem, "edge", A / np.abs(A).sum(axis=0), norm="L1", origin=f"{NAME}, all entries free")
 
