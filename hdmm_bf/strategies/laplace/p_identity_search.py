@@ -31,9 +31,6 @@ _PADDING = 8
 _NEAR = 0.004
 """Distance in the logarithm of the error within which a perturbation is followed to its end."""
 
-_DECIDED = 2
-"""Descents left in a race from which on what they reach is yielded."""
-
 NEGLIGIBLE = 1e-3
 """Rows whose largest entry is smaller are left out."""
 
@@ -203,8 +200,8 @@ class Search:
 
         Where descents are after a few hundred steps tells how low they end: over 14 for prefixes of 256 cells the rank
         correlation was 0.6 after 100 steps, 0.9 after 200 and 0.98 after 300. One is also left out when it would not be
-        the best of its size with another gain like the last. Nothing is yielded before the race is nearly decided: with
-        many still running a single descent would be further down by then. The end is yielded whatever it is.
+        the best of its size with another gain like the last. The end is yielded
+        whatever it is.
         """
         schedule, n = self.schedule, level.n
         if n > schedule.largest_straight:
@@ -224,7 +221,7 @@ class Search:
             last = {k: reached[k][0] for k in promising}
             running = {k: running[k] for k in promising}
             self.settled = self.settled or not running
-            if value < best and len(running) <= _DECIDED or not running:
+            if value < best or not running:
                 yield value, roots**2
 
     def _promises(self, level: Level, value: float, before: float) -> bool:
