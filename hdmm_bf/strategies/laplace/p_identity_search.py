@@ -243,7 +243,7 @@ class Search:
         for half, finer in zip(coarser, sizes[1:], strict=True):
             Theta = minimise(half.plain, Theta, steps=schedule.lead, nonnegative=True).parameters
             Theta = np.repeat(Theta, 2, axis=1)[:, :finer]
-        return np.sqrt(Theta)
+        return np.asarray(np.sqrt(Theta))
 
     def _perturbations(self, level: Level, *, signed: bool) -> Iterator[tuple[float, RealMatrix]]:
         """Perturb the best a few times; every second time signed rows are tried instead, if asked for."""
