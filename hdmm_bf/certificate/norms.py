@@ -98,8 +98,14 @@ def tree_law(strategy: TreeNorm, policy: Policy, rates: RealVector) -> TreeLaw:
 
 
 def variances_of_sets(strategy: TreeNorm, policy: Policy, rates: RealVector) -> RealVector:
-    """Return the variance of the sum of every set of a strategy's tree, with given rates."""
-    return set_variances(strategy.parents, rates, fixed_roots(strategy.parents, policy))
+    """Return the variance of the sum of every set of a strategy's tree, with given rates.
+
+    A set without a rate has a message without an end, which only the other law knows how to carry.
+    """
+    fixed = fixed_roots(strategy.parents, policy)
+    if np.any(rates[~fixed] == 0):
+        return tree_law(strategy, policy, rates).node_variances()
+    return set_variances(strategy.parents, rates, fixed)
 
 
 class Errors(NamedTuple):
