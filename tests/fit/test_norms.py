@@ -26,6 +26,7 @@ def ranges():
     return bf.fit("all-range:24", "threshold:24:3", noise="norm", effort="quick", max_steps=6)
 
 
+@pytest.mark.slow
 def test_a_tree_norm_has_less_error_than_the_laplace_strategies_of_a_quick_search(ranges):
     laplace = bf.fit("all-range:24", "threshold:24:3", noise="laplace", effort="quick", max_steps=8)
     assert ranges.unit_error < laplace.unit_error
@@ -335,6 +336,7 @@ def geography(regions):
     return sp.csr_array(sp.vstack([*levels, np.ones((1, n))]))
 
 
+@pytest.mark.slow
 def test_a_large_domain_is_fitted_with_the_tree_of_its_queries():
     """4200 cells, more than covariances are computed for; every query is a set of the tree."""
     made = bf.fit(geography(21), "unbounded:4200", noise="norm", max_steps=1)

@@ -44,6 +44,7 @@ def test_a_stretched_strategy_has_full_rank(reach, old, cells):
     assert np.linalg.matrix_rank(found) == cells - 1
 
 
+@pytest.mark.slow
 def test_a_fitted_strategy_of_a_short_line_is_stretched_to_one_of_full_rank_and_like_error():
     short = bf.problem("all-range:48", "threshold:48:2")
     long = bf.problem("all-range:72", "threshold:72:2")

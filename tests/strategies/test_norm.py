@@ -61,6 +61,7 @@ def test_every_family_yields_tree_norms_for_a_problem_it_applies_to(family):
     assert is_valid(problem, draft)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_tree_norms():
     problem = bf.problem("all-range:8", "unbounded:8")
     one, other = (list(itertools.islice(portfolio.steps(problem, seed=3), 9)) for _ in range(2))
@@ -81,6 +82,7 @@ def test_a_time_limit_that_has_passed_still_gives_a_first_answer():
     assert is_valid(problem, drafts[0])
 
 
+@pytest.mark.slow
 def test_chains_beat_the_best_known_laplace_strategy_under_a_threshold():
     problem = bf.problem("all-range:24", "threshold:24:4")
     drafts = list(itertools.islice(chain.steps(problem, seed=0), 2))
