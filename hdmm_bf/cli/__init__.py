@@ -18,6 +18,7 @@ from hdmm_bf.cli.explain import explain
 from hdmm_bf.cli.fit import bound, certify, compare, fit
 from hdmm_bf.cli.init import init
 from hdmm_bf.cli.ledger import ledger
+from hdmm_bf.cli.plan import plan
 from hdmm_bf.cli.release import release
 from hdmm_bf.cli.report import report
 from hdmm_bf.cli.reproduce import reproduce
@@ -54,6 +55,7 @@ for command in (
     compare,
     verify,
     export,
+    plan,
     release,
     report,
     ledger,
