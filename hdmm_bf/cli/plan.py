@@ -147,7 +147,7 @@ def _listed(worst: Worst | None, *, binding: bool) -> list[str]:
     many = worst.binding != 1
     told = f"{count(worst.binding, 'query')} {'are' if many else 'is'} as bad as the worst, to a thousandth"
     if asked and binding:
-        told = f"{count(worst.binding, 'query')} bind{'' if many else 's'}: at its target, to a thousandth"
+        told = f"{count(worst.binding, 'query')} {'bind' if many else 'binds'}, at the target to a thousandth"
     first = f"{told}. The worst {len(worst.queries)}{', by stddev over target' if asked else ''}:"
     width = max(len("query"), *(len(plain(query.query)) for query in worst.queries))
     lines = [first, f"  {'query':<{width}}  {'stddev':>10}{'      target' if asked else ''}"]

@@ -31,7 +31,7 @@ class Row(NamedTuple):
         kind: "paper", "classical" or "ours".
         worst_variance: the largest variance of a query as written, at sensitivity 1; None for a family that was
             searched and not kept, and where there are too many queries to look at each.
-        objective_value: of goals other than the total, what the mechanism has of it; None where that is not known.
+        objective_value: what the mechanism has of the objectives "largest" and "targets"; None for others.
     """
 
     name: str
@@ -73,7 +73,8 @@ def compare_with_baselines(made: Fit, *, others: bool) -> tuple[list[Row], list[
     for name, error in {**made.reached, made.family: made.unit_error}.items():
         if name not in table.errors:
             table.note(name, error, "ours")
-    known.setdefault(made.family, Reached(made.worst_variance, made.objective_value))
+    value = None if made.objective in ("total", "own") else made.objective_value
+    known.setdefault(made.family, Reached(made.worst_variance, value))
     rows = [
         Row(name, error, _ratio(error, made.matrix_bound), table.kinds[name], *known.get(name, Reached(None, None)))
         for name, error in table.errors.items()

@@ -9,6 +9,7 @@ import numpy as np
 from hdmm_bf._types import RealVector
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.release.plan import Plan
+from hdmm_bf.workload import Workload
 
 MOST_NAMED = 10
 """Queries that are named."""
@@ -66,19 +67,28 @@ def worst_queries(
     """
     if settled.variances is None:
         return None
-    m = fit.problem.workload.num_queries
-    targets = None if targets is None or np.all(np.isnan(targets)) else targets
-    stddev = np.zeros(m) if settled.sampler is None else np.sqrt(settled.variances(settled))
-    allowed = np.full(m, np.nan) if targets is None else targets
-    share = stddev if targets is None else np.where(np.isnan(allowed), -1.0, stddev / allowed)
+    return worst_of(fit.problem.workload, deviations(settled), targets, most=most)
+
+
+def deviations(settled: Plan) -> RealVector:
+    """Return the standard deviation of every answer of a release."""
+    if settled.sampler is None:
+        return np.zeros(settled.num_queries)
+    assert settled.variances is not None, "there are too many queries to look at each"
+    return np.asarray(np.sqrt(settled.variances(settled)))
+
+
+def worst_of(workload: Workload, stddev: RealVector, targets: RealVector | None, *, most: int = MOST_NAMED) -> Worst:
+    """Name the worst of given standard deviations, one a query."""
+    asked = np.zeros(stddev.size, dtype=bool) if targets is None else ~np.isnan(targets)
+    share, met = stddev, None
+    if targets is not None and np.any(asked):
+        share = np.where(asked, stddev / targets, -1.0)
+        met = int(np.sum(asked & (share <= 1 + _ROUNDING)))
     order = np.argsort(-share, kind="stable")[:most]
-    name = fit.problem.workload.name
     named = [
-        QueryError(name(i), float(stddev[i]), None if np.isnan(allowed[i]) else float(allowed[i]))
+        QueryError(workload.name(i), float(stddev[i]), float(targets[i]) if targets is not None and asked[i] else None)
         for i in order.tolist()
         if share[i] >= 0
     ]
-    binding = int(np.sum(share >= (1 - _AS_BAD) * share.max()))
-    met = None if targets is None else int(np.sum((share >= 0) & (share <= 1 + _ROUNDING)))
-    return Worst(named, binding, met, int(np.sum(~np.isnan(allowed))))
-
+    return Worst(named, int(np.sum(share >= (1 - _AS_BAD) * share.max())), met, int(asked.sum()))
