@@ -45,7 +45,8 @@ class Row(NamedTuple):
 def compare(workload: object, policy: object, *, noise: Noise, **options: Any) -> tuple[list[Row], Fit]:
     """Return the paper's, the classical and our mechanisms, best first, and our fit with its bounds.
 
-    With a goal other than the total, the best is what has least of it. On domains too large for dense matrices the others are left out.
+    With a goal other than the total, the best is what has least of it. On domains too large for dense matrices the
+    others are left out.
 
     Args:
         workload: as for `fit`.

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import shlex
 
+import numpy as np
+
 from hdmm_bf import __version__
 from hdmm_bf import policy as policies
 from hdmm_bf._display import facts_table, percent, text
 from hdmm_bf.fit import Fit, Row
+from hdmm_bf.problem.goal import is_public_query
 from hdmm_bf.release.plan import plan
 from hdmm_bf.release.privacy import NAMES, noise_variance
 from hdmm_bf.report.comparison import LARGEST, Compared, example_loss, example_privacy
@@ -231,6 +234,10 @@ def reproduce(fit: Fit, bundle: str) -> Section:
     notes = ["verify derives every number of this page again from the bundle alone."]
     if None in _specs(fit):
         notes.append("The workload or the policy has no spec string: put the file it was read from in its place.")
+    if fit.problem.goal.groups is not None or fit.objective == "own":
+        notes.append("The objective was given in Python, or in a problem file: the command knows no such.")
+    elif _targets(fit) == _TARGETS_FILE:
+        notes.append(f"{_TARGETS_FILE} stands for the file with the targets.")
     if fit.noise != "gaussian" and fit.status != "exact":
         notes.append("A search that stopped by the clock may stop elsewhere on another machine.")
     body = f"<pre><code>{chr(10).join(map(text, commands))}</code></pre>"
@@ -243,8 +250,28 @@ def _fit_command(fit: Fit, name: str) -> str:
     return (
         f"hdmm-bf fit --workload {shlex.quote(workload or 'WORKLOAD.npz')} "
         f"--policy {shlex.quote(policy or 'POLICY.csv')} --noise {fit.noise} --gap {fit.requested_gap:g} "
-        f"--seed {fit.seed}{given} --out {name}"
+        f"--seed {fit.seed}{_objective(fit)}{given} --out {name}"
     )
+
+
+_TARGETS_FILE = "TARGETS.csv"
+
+
+def _objective(fit: Fit) -> str:
+    """The options that say what is to be small."""
+    if fit.objective == "targets":
+        return f" --targets {_targets(fit)}"
+    return " --objective largest" if fit.objective == "largest" else ""
+
+
+def _targets(fit: Fit) -> str | None:
+    """The one target of all queries that have an error, or the name of a file."""
+    targets = fit.problem.goal.targets
+    if targets is None:
+        return None
+    public = is_public_query(fit.problem.workload, fit.problem.policy)
+    alike = np.array_equal(np.isnan(targets), public) and np.unique(targets[~public]).size == 1
+    return f"{targets[~public][0]:.17g}" if alike else _TARGETS_FILE
 
 
 def _specs(fit: Fit) -> tuple[str | None, str | None]:

@@ -50,7 +50,7 @@ def _body(fit: Fit) -> str:
 
 
 def _said(privacy: JsonObject) -> str:
-    return " and ".join(f"{name} {value:g}" for name, value in privacy.items())
+    return " and ".join(f"{name} {value:g}" for name, value in privacy.items()).replace("e-0", "e-")
 
 
 def _rounded_up(value: float) -> float:
@@ -60,19 +60,19 @@ def _rounded_up(value: float) -> float:
 
 def _sentence(found: Worst, at: str) -> str:
     first, others = found.queries[0], found.binding - 1
-    alike = "no other is as bad" if others == 0 else f"{others} more are as bad to a thousandth"
+    alike = "no other is as bad" if others == 0 else f"{others} more {'is' if others == 1 else 'are'} as bad"
     if first.target is None:
         return f"At {at} the largest standard deviation is {first.stddev:.4g} records, of {first.query}; {alike}."
     return (
-        f"At {at}, the smallest epsilon that does it, all {found.asked} are met. {first.query} is the closest to its "
-        f"target; {alike}."
+        f"At {at}, the smallest epsilon that does it (rounded up), all {found.asked} are met. The closest to its "
+        f"target is {first.query}; {alike}."
     )
 
 
 def _caption(fit: Fit) -> str:
     if fit.problem.goal.targets is None:
-        return "All queries, worst first. Twice the budget halves about every standard deviation."
-    return "Points below the diagonal, or the part of the curve below the line, are better than they were asked to be."
+        return "All queries, worst first. Twice the epsilon about halves every standard deviation."
+    return "What is below the dashed line is better than it was asked to be; nothing is above it."
 
 
 def _table(found: Worst) -> str:

@@ -76,9 +76,8 @@ def _against(axis: canvas.Axes, fit: Fit, stddev: RealVector, allowed: RealVecto
     low, high = np.nanmin(allowed), np.nanmax(allowed)
     least = stddev[drawn][stddev[drawn] > 0].min(initial=low)
     if high > _WIDE * min(low, least):
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-    line = np.geomspace(low / 1.3, high * 1.3, 50)
+        _logarithmic(axis)
+    line = np.geomspace(low / 1.3, high * 1.3, 50)  # straight on both scales
     axis.plot(line, line, color=canvas.GREEN, linestyle="--", label="as asked: above it a target is missed")
     some = "" if drawn.size == np.sum(share >= 0) else f", {drawn.size} of {np.sum(share >= 0)} drawn"
     axis.scatter(
@@ -86,9 +85,22 @@ def _against(axis: canvas.Axes, fit: Fit, stddev: RealVector, allowed: RealVecto
     )
     worst = int(share.argmax())
     _mark(axis, fit, float(allowed[worst]), float(stddev[worst]), worst)
+    axis.set_xlim(low / 1.15, high * 1.15)
+    axis.set_ylim(least / 1.3, stddev[drawn].max() * 1.3)
     axis.set_xlabel("target (records)")
     axis.set_ylabel("standard deviation (records)")
     axis.grid(color="#e5e5e5")
+
+
+def _logarithmic(axis: canvas.Axes) -> None:
+    """Put both sides on logarithmic scales with ticks at 1, 2, 5, 10, written as they are."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axis.loglog()
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        side.set_major_formatter("{x:g}")
+        side.set_minor_formatter(NullFormatter())
 
 
 def _points(share: RealVector) -> IndexArray:
