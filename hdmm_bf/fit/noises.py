@@ -16,7 +16,7 @@ from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.plan import plan
 from hdmm_bf.release.privacy import NAMES, noise_variance
 from hdmm_bf.strategies import limits
-from hdmm_bf.strategies.gaussian.own import OwnFunction
+from hdmm_bf.strategies.gaussian.own import OwnFunction, seen
 
 _SHARES: dict[Noise, float] = {"gaussian": 0.25, "norm": 0.6, "laplace": 1.0}
 """Of the time that is left, what each search may take; in this order."""
@@ -62,7 +62,7 @@ def asked_of(problem: Problem, variances: RealVector) -> float:
     """
     goal = problem.goal
     if goal.kind == "own":
-        return OwnFunction(problem).at(variances).value
+        return OwnFunction(problem).at(seen(variances)).value
     if goal.kind == "total":
         return math.sqrt(float(variances.mean()))
     each = goal.scales(problem.workload) * variances
@@ -118,7 +118,8 @@ def compare_noises(
 def _row(problem: Problem, made: Fit, budget: dict[str, float]) -> NoiseRow:
     promise = ", ".join(f"{name} {value:g}" for name, value in budget.items())
     settled = plan(made, **budget)
-    asked = settled.rmse if problem.goal.kind == "total" else asked_of(problem, made.per_query_stddev(**budget) ** 2)
+    total = problem.goal.kind == "total"
+    asked = settled.rmse if total else asked_of(problem, made.recovery.variances(problem.workload, settled))
     return NoiseRow(made.noise, made.family, promise, settled.rmse, settled.worst_stddev, asked, made)
 
 
