@@ -27,7 +27,14 @@ from hdmm_bf.cli.show import INTERRUPTED
 
 
 class _InOrder(click.Group):
-    """Lists the commands in the order people use them."""
+    """Lists the commands in the order people use them, on one screen."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the words without empty lines between them."""
+        with formatter.indentation():
+            formatter.write("\n")
+            for line in filter(None, map(str.strip, (self.help or "").splitlines())):
+                formatter.write_text(line)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order they were added."""

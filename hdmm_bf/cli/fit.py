@@ -34,9 +34,8 @@ _NOISE = click.option(
     "--noise",
     type=Choice(["gaussian", "laplace", "norm", "auto"]),
     default="gaussian",
-    show_default=True,
     metavar="N",
-    help="gaussian, laplace, norm (pure epsilon) or auto.",
+    help="gaussian [default], laplace, norm (pure epsilon), auto.",
 )
 _MATRIX_NOISE = click.option(
     "--noise",
@@ -147,7 +146,7 @@ def bound(context: click.Context, /, as_json: bool, **_: object) -> None:
 @as_json
 @click.pass_context
 def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: object) -> None:
-    """Search for the strategy of least expected error, certify it, and write it as a bundle.
+    """Search for the strategy of least error, certify it, write it as a bundle.
 
     Takes --workload and --policy, or a problem FILE (see hdmm-bf init). Ctrl-C keeps the best so far, in B or in
     interrupted.bf, and exits with 130.
