@@ -28,6 +28,7 @@ NAMES = (
     "foundation",
     "gaussian",
     "large",
+    "goals",
     "peers",
     "laplace",
     "search",

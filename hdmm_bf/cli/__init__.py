@@ -18,6 +18,7 @@ from hdmm_bf.cli.explain import explain
 from hdmm_bf.cli.fit import bound, certify, compare, fit
 from hdmm_bf.cli.init import init
 from hdmm_bf.cli.ledger import ledger
+from hdmm_bf.cli.plan import plan
 from hdmm_bf.cli.release import release
 from hdmm_bf.cli.report import report
 from hdmm_bf.cli.reproduce import reproduce
@@ -26,7 +27,14 @@ from hdmm_bf.cli.show import INTERRUPTED
 
 
 class _InOrder(click.Group):
-    """Lists the commands in the order people use them."""
+    """Lists the commands in the order people use them, on one screen."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the words without empty lines between them."""
+        with formatter.indentation():
+            formatter.write("\n")
+            for line in filter(None, map(str.strip, (self.help or "").splitlines())):
+                formatter.write_text(line)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order they were added."""
@@ -54,6 +62,7 @@ for command in (
     compare,
     verify,
     export,
+    plan,
     release,
     report,
     ledger,

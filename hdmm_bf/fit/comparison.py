@@ -3,36 +3,56 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+from scipy.linalg import qr, solve_triangular
+
 from hdmm_bf._linalg import threads_for
-from hdmm_bf._types import Noise
+from hdmm_bf._types import Noise, SquareMatrix
+from hdmm_bf.certificate.goals import Reached, reached
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.run import fit
+from hdmm_bf.problem.goal import TOTAL
+from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.drafts import Draft
 from hdmm_bf.strategies.laplace import portfolio
 from hdmm_bf.strategies.records import ProductStrategy
 
 
 class Row(NamedTuple):
-    """One mechanism of a comparison."""
+    """One mechanism of a comparison.
+
+    Attributes:
+        name: the mechanism or family.
+        unit_error: the total of the variances at sensitivity 1, times squared weights.
+        ratio_to_lower: how many times the proven bound that is.
+        kind: "paper", "classical" or "ours".
+        worst_variance: the largest variance of a query as written, at sensitivity 1; None for a family that was
+            searched and not kept, and where there are too many queries to look at each.
+        objective_value: what the mechanism has of the objectives "largest" and "targets"; None for others.
+    """
 
     name: str
     unit_error: float
     ratio_to_lower: float
     kind: str
+    worst_variance: float | None = None
+    objective_value: float | None = None
 
 
 def compare(workload: object, policy: object, *, noise: Noise, **options: Any) -> tuple[list[Row], Fit]:
     """Return the paper's, the classical and our mechanisms, best first, and our fit with its bounds.
 
-    On domains too large for dense matrices the others are left out.
+    With a goal other than the total, the best is what has least of it. On domains too large for dense matrices the
+    others are left out.
 
     Args:
         workload: as for `fit`.
         policy: as for `fit`.
         noise: "gaussian", "laplace" or "norm"; ratios of tree norms are to the bound on matrix mechanisms.
-        options: other arguments of `fit`, such as max_seconds, max_steps, seed, workers, callback.
+        options: other arguments of `fit`, such as objective, targets, max_seconds, max_steps, seed, workers.
     """
     made = fit(workload, policy, noise=noise, **options)
     others = made.status != "exact" and made.strategy.kind != ProductStrategy.kind
@@ -46,17 +66,41 @@ def compare_with_baselines(made: Fit, *, others: bool) -> tuple[list[Row], list[
         made: the fit.
         others: compute the paper's and the classical mechanisms; else only what the fit reached is listed.
     """
-    table, drafts, problem = portfolio.Table(), [], made.problem
+    table, drafts, problem = portfolio.Table(), [], replace(made.problem, goal=TOTAL)
     if others:
         with threads_for(problem.policy.num_cells):
             drafts = list(portfolio.Floors(problem, table, "L2" if made.noise == "gaussian" else "L1"))
+    known = {draft.origin: _reached(made.problem, draft) for draft in sorted(drafts, key=lambda d: -d.error)}
     for name, error in {**made.reached, made.family: made.unit_error}.items():
         if name not in table.errors:
             table.note(name, error, "ours")
+    value = None if made.objective in ("total", "own") else made.objective_value
+    known.setdefault(made.family, Reached(made.worst_variance, value))
     rows = [
-        Row(name, error, _ratio(error, made.matrix_bound), table.kinds[name]) for name, error in table.errors.items()
+        Row(name, error, _ratio(error, made.matrix_bound), table.kinds[name], *known.get(name, Reached(None, None)))
+        for name, error in table.errors.items()
     ]
-    return sorted(rows, key=lambda row: (row.unit_error, row.name)), drafts, table.kinds
+    return sorted(rows, key=_order), drafts, table.kinds
+
+
+def _order(row: Row) -> tuple[float, str]:
+    """By the goal where there is one, then by the unit error."""
+    return (row.unit_error if row.objective_value is None else row.objective_value), row.name
+
+
+def _reached(problem: Problem, draft: Draft) -> Reached:
+    """Return the largest variance of a mechanism, and what it has of a goal."""
+    own = problem.goal.kind == "own"
+    worst, value = reached(replace(problem, goal=TOTAL) if own else problem, _covariance(problem, draft), None)
+    return Reached(worst, value)
+
+
+def _covariance(problem: Problem, draft: Draft) -> SquareMatrix:
+    """Return the covariance of the kept cells: (A^T A)^-1, or P (S^T S)^-1 P^T for a strategy over the edges."""
+    R = qr(draft.matrix, mode="r", check_finite=False)[0][: draft.matrix.shape[1]]
+    root = solve_triangular(R, np.eye(len(R)), check_finite=False)
+    root = root if draft.kind == "vertex" else problem.P.dense() @ root
+    return np.asarray(root @ root.T)
 
 
 def _ratio(error: float, lower: float) -> float:

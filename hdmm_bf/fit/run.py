@@ -58,7 +58,7 @@ def fit(
         policy: a Policy, a spec string or path, a networkx graph.
         noise: "gaussian", where the best possible is reached with a proof; "laplace", for pure epsilon; "norm", pure
             epsilon with noise drawn on the cells by the norm of a tree, which often has a third less error; "auto", the
-            one with the least error at `epsilon` and `delta`.
+            one with the least error at `epsilon` and `delta`, or that has least of another objective.
         epsilon: for "auto", the budget that is to be served.
         delta: for "auto", the probability that epsilon is exceeded; without one only pure epsilon is considered.
         objective: what is to be small: "total", the sum of the variances (times squared weights); "largest", the

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import shlex
 
+import numpy as np
+
 from hdmm_bf import __version__
 from hdmm_bf import policy as policies
 from hdmm_bf._display import facts_table, percent, text
-from hdmm_bf.fit import Fit
+from hdmm_bf.fit import Fit, Row
+from hdmm_bf.problem.goal import is_public_query
 from hdmm_bf.release.plan import plan
 from hdmm_bf.release.privacy import NAMES, noise_variance
 from hdmm_bf.report.comparison import LARGEST, Compared, example_loss, example_privacy
@@ -47,9 +50,33 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
+_MADE_SMALL = {
+    "largest": "the largest variance of a query",
+    "worst group": "the mean variance of the worst group of queries",
+    "targets": "the largest of all variances over squared targets",
+    "own": "an objective of the user's own",
+}
+"""What a strategy was made for, for the name of every goal other than the total."""
+
+
+def _goal(fit: Fit) -> str:
+    """Say what was made small, how small it is, and what is proven of that."""
+    value, bound = fit.objective_value, fit.objective_bound
+    told = f"This strategy makes {_MADE_SMALL[fit.problem.goal.name]} small, not the total: it is {value:.6g} "
+    if not bound:
+        return f"{told}at sensitivity 1. How far that is from the best possible is not proven."
+    if fit.noise == "gaussian":
+        near = f"so it is within {percent(value / bound - 1)} of the best possible"
+        return f"{told}at sensitivity 1. No Gaussian matrix mechanism is below {bound:.6g}, {near}."
+    near = f"which is {value / bound:.4f} times a proven bound of {bound:.6g}"
+    return f"{told}at sensitivity 1, {near}; the best possible lies between the two."
+
+
 def _distance(fit: Fit) -> str:
     if fit.unit_error == 0:
         return "All answers are public under this policy: they are exact, and cost no privacy."
+    if fit.objective != "total":
+        return _goal(fit)
     if fit.noise == "norm" and fit.matrix_bound > 0:
         return (
             f"The expected squared error is {fit.unit_error / fit.matrix_bound:.4f} times a bound that no matrix "
@@ -107,12 +134,16 @@ def facts(fit: Fit) -> Section:
         ("unit error", f"{record['unit_error']:.6g}"),
         (name, bound),
         ("SVD bound of the paper", f"{record['svd_bound']:.6g}"),
-        ("gap", "unknown" if record["gap"] is None else percent(record["gap"])),
+        ("gap" if fit.objective == "total" else "gap of the total", _known_percent(record["gap"])),
         ("best possible", _proven(fit)),
         ("sensitivity", f"{record['sensitivity']:.6g}"),
         ("status", fit.sentence),
         ("seed", str(record["seed"])),
     ]
+    if fit.worst_variance is not None:
+        rows.insert(7, ("largest variance of a query", f"{fit.worst_variance:.6g}"))
+    if fit.objective != "total":
+        rows[6:6] = _objective_rows(fit)
     why = getattr(fit, "why", "")
     if why:
         rows.insert(5, ("why this family", why))
@@ -125,10 +156,24 @@ def facts(fit: Fit) -> Section:
     return Section("facts", "Facts", facts_table(rows) + paragraph(f"{note} {source}", "soft"))
 
 
+def _objective_rows(fit: Fit) -> list[tuple[str, str]]:
+    value, bound = fit.objective_value, fit.objective_bound
+    return [
+        ("made small", _MADE_SMALL[fit.problem.goal.name]),
+        ("its value", f"{value:.6g}"),
+        ("its proven bound", f"{bound:.6g}" if bound else "none is proven"),
+        ("its gap", _known_percent(value / bound - 1 if bound else None)),
+    ]
+
+
+def _known_percent(gap: float | None) -> str:
+    return "unknown" if gap is None else percent(gap)
+
+
 def _proven(fit: Fit) -> str:
     if fit.unit_error == 0:
         return "yes: there is no error"
-    close = fit.certified or fit.gap <= fit.requested_gap
+    close = fit.certified or (fit.objective == "total" and fit.gap <= fit.requested_gap)
     return f"yes, proven to {percent(fit.requested_gap)}" if close else "not proven"
 
 
@@ -149,20 +194,27 @@ def comparison(fit: Fit, others: Compared | None) -> Section:
     privacy, m = example_privacy(fit), fit.problem.workload.num_queries
     scale = noise_variance(fit.noise, **example_loss(fit))
     head = "".join(
-        f'<th scope="col"{" class=number" if i in (2, 3) else ""}>{words}</th>'
-        for i, words in enumerate(("mechanism", "from", "rmse of a query", "error / bound"))
+        f'<th scope="col"{" class=number" if i > 1 else ""}>{words}</th>'
+        for i, words in enumerate(("mechanism", "from", "rmse of a query", "worst query", "error / bound"))
     )
     body = "".join(
         f"<tr{' class=own' if row.name == fit.family else ''}><td>{text(row.name)}</td>"
         f'<td>{text(_KINDS.get(row.kind, row.kind))}</td><td class="number">'
-        f'{math.sqrt(row.unit_error * scale / m):.4g}</td><td class="number">{_ratio(row.ratio_to_lower)}</td></tr>'
+        f'{math.sqrt(row.unit_error * scale / m):.4g}</td><td class="number">{_worst(row, scale)}</td>'
+        f'<td class="number">{_ratio(row.ratio_to_lower)}</td></tr>'
         for row in others.rows
     )
     table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     at = "epsilon 1, delta 1e-6" if "delta" in privacy else "epsilon 1"
-    note = f"Best first, in records at {at}; all keep the same policy. This strategy is in bold."
+    first = "Best first" if fit.objective == "total" else "Best for what was made small first"
+    note = f"{first}, in records at {at}; all keep the same policy. This strategy is in bold."
     weighted = " Errors count as often as the weights of the queries say." if fit.problem.workload.is_weighted else ""
     return Section(anchor, heading, table + paragraph(note + weighted, "soft"))
+
+
+def _worst(row: Row, scale: float) -> str:
+    """The largest standard deviation; a family that was searched and not kept has none that is known."""
+    return "-" if row.worst_variance is None else f"{math.sqrt(row.worst_variance * scale):.4g}"
 
 
 def _ratio(value: float) -> str:
@@ -182,6 +234,10 @@ def reproduce(fit: Fit, bundle: str) -> Section:
     notes = ["verify derives every number of this page again from the bundle alone."]
     if None in _specs(fit):
         notes.append("The workload or the policy has no spec string: put the file it was read from in its place.")
+    if fit.problem.goal.groups is not None or fit.objective == "own":
+        notes.append("The objective was given in Python, or in a problem file: the command knows no such.")
+    elif _targets(fit) == _TARGETS_FILE:
+        notes.append(f"{_TARGETS_FILE} stands for the file with the targets.")
     if fit.noise != "gaussian" and fit.status != "exact":
         notes.append("A search that stopped by the clock may stop elsewhere on another machine.")
     body = f"<pre><code>{chr(10).join(map(text, commands))}</code></pre>"
@@ -194,8 +250,28 @@ def _fit_command(fit: Fit, name: str) -> str:
     return (
         f"hdmm-bf fit --workload {shlex.quote(workload or 'WORKLOAD.npz')} "
         f"--policy {shlex.quote(policy or 'POLICY.csv')} --noise {fit.noise} --gap {fit.requested_gap:g} "
-        f"--seed {fit.seed}{given} --out {name}"
+        f"--seed {fit.seed}{_objective(fit)}{given} --out {name}"
     )
+
+
+_TARGETS_FILE = "TARGETS.csv"
+
+
+def _objective(fit: Fit) -> str:
+    """The options that say what is to be small."""
+    if fit.objective == "targets":
+        return f" --targets {_targets(fit)}"
+    return " --objective largest" if fit.objective == "largest" else ""
+
+
+def _targets(fit: Fit) -> str | None:
+    """The one target of all queries that have an error, or the name of a file."""
+    targets = fit.problem.goal.targets
+    if targets is None:
+        return None
+    public = is_public_query(fit.problem.workload, fit.problem.policy)
+    alike = np.array_equal(np.isnan(targets), public) and np.unique(targets[~public]).size == 1
+    return f"{targets[~public][0]:.17g}" if alike else _TARGETS_FILE
 
 
 def _specs(fit: Fit) -> tuple[str | None, str | None]:

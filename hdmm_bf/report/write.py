@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hdmm_bf.fit import Fit
-from hdmm_bf.report import pictures, sections
+from hdmm_bf.report import pictures, sections, worst
 from hdmm_bf.report.comparison import compared
 from hdmm_bf.report.export import check_target, write_file
 from hdmm_bf.report.page import page
@@ -40,6 +40,7 @@ def render(fit: Fit, *, bundle: str | None = None) -> str:
         pictures.policy(fit),
         pictures.strategy(fit),
         pictures.errors(fit, others),
+        worst.section(fit),
         pictures.progress(fit),
         sections.comparison(fit, others),
         sections.reproduce(fit, bundle or "strategy.bf"),

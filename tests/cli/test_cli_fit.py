@@ -101,10 +101,10 @@ def test_bound_needs_no_strategy(folder):
 def test_compare_sets_everybody_side_by_side():
     arguments = ("compare", "-w", "all-range:8", "-g", "threshold:8:2", "--noise", "laplace", "--max-steps", "16")
     record = json.loads(call(*arguments, "--json").stdout)
-    assert set(record) == {"rows", "svd_bound", "lower_bound", "matrix_bound"}
+    assert set(record) == {"rows", "svd_bound", "lower_bound", "matrix_bound", "objective", "objective_bound"}
     assert {row["kind"] for row in record["rows"]} == {"paper", "classical", "ours"}
     for row in record["rows"]:
-        assert set(row) == {"name", "unit_error", "ratio_to_lower", "kind"}
+        assert set(row) == {"name", "unit_error", "ratio_to_lower", "kind", "worst_variance", "objective_value"}
         assert row["ratio_to_lower"] == pytest.approx(row["unit_error"] / record["lower_bound"])
     errors = [row["unit_error"] for row in record["rows"]]
     assert errors == sorted(errors)

@@ -13,7 +13,7 @@ from hdmm_bf.domain import Domain
 mpl = pytest.importorskip("matplotlib")
 
 from hdmm_bf.report import plots  # noqa: E402
-from hdmm_bf.report.plots import layouts  # noqa: E402
+from hdmm_bf.report.plots import layouts, worst  # noqa: E402
 from hdmm_bf.report.plots.errors import query_sizes  # noqa: E402
 from hdmm_bf.report.plots.policies import MOST_CELLS, _drawing, _parts  # noqa: E402
 from hdmm_bf.report.plots.strategies import LARGEST_SIDE, _pooled, strategy_heatmap  # noqa: E402
@@ -224,3 +224,47 @@ def test_prefixes_of_a_chain_lie_above_each_other_and_cells_have_their_labels():
     assert "cell" in figure.axes[0].get_xlabel()
     layered = banded(np.zeros(3, dtype=np.int64), np.array([5, 6, 7]))
     assert np.all(np.diff(layered.bottom) > 0)
+
+
+def test_the_worst_query_is_marked_in_a_curve_of_all(ranges):
+    figure = plots.worst_queries(ranges)
+    assert_labelled(figure)
+    assert title(figure).startswith("Which numbers are the worst, and are they good enough?")
+    stddev = np.sort(ranges.per_query_stddev(epsilon=1.0, delta=1e-6))[::-1]
+    curve, mark, mean = figure.axes[0].lines
+    assert mark.get_ydata()[0] == pytest.approx(stddev[0])
+    places = curve.get_xdata().astype(int) - 1
+    assert curve.get_ydata() == pytest.approx(stddev[places])
+    assert mean.get_ydata()[0] == pytest.approx(np.sqrt(np.mean(stddev**2)))
+
+
+def test_one_target_is_a_line_and_several_are_points_beside_the_diagonal(ranges):
+    m = ranges.problem.workload.num_queries
+    line = plots.worst_queries(ranges, targets=np.full(m, 7.0)).axes[0].lines[-1]
+    assert set(line.get_ydata()) == {7.0}
+    targets = np.where(np.arange(m) % 3 == 0, np.nan, np.linspace(4.0, 300.0, m))
+    axis = plots.worst_queries(ranges, targets=targets).axes[0]
+    diagonal, mark = axis.lines
+    assert np.array_equal(diagonal.get_xdata(), diagonal.get_ydata())
+    stddev = ranges.per_query_stddev(epsilon=1.0, delta=1e-6)
+    worst = np.nanargmax(stddev / targets)
+    assert (mark.get_xdata()[0], mark.get_ydata()[0]) == pytest.approx((targets[worst], stddev[worst]))
+    points = np.asarray(axis.collections[0].get_offsets())
+    assert len(points) == np.sum(~np.isnan(targets))
+    assert sorted(points[:, 0]) == pytest.approx(np.sort(targets[~np.isnan(targets)]))
+    assert axis.get_xscale() == "log"
+
+
+def test_of_many_points_the_worst_are_always_drawn():
+    share = np.random.default_rng(1).uniform(0, 1, 5000)
+    share[7] = 3.0
+    drawn = worst._points(share)
+    assert drawn[0] == 7
+    assert drawn.size == np.unique(drawn).size == worst._MOST_POINTS
+    assert set(np.argsort(-share)[:700]) <= set(drawn)
+
+
+def test_too_many_queries_for_the_worst_are_refused(ranges, monkeypatch):
+    monkeypatch.setattr(worst, "MOST_LOOKED_AT", 10)
+    with pytest.raises(ValueError, match="too many to draw"):
+        plots.worst_queries(ranges)

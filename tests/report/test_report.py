@@ -16,7 +16,7 @@ from tests.support.command_line import assert_one_sentence, call
 
 pytest.importorskip("matplotlib")
 
-from hdmm_bf.report import render, write_report  # noqa: E402
+from hdmm_bf.report import render, sections, write_report  # noqa: E402
 
 SECTIONS = [
     "Summary",
@@ -25,6 +25,7 @@ SECTIONS = [
     "The policy",
     "What is measured",
     "Error of every query",
+    "Which numbers are the worst?",
     "How the search went",
     "Compared with other mechanisms",
     "How to reproduce it",
@@ -41,6 +42,7 @@ def fits():
         "edge": bf.fit("all-range:8", "cycle:8", noise="laplace", max_steps=4),
         "public": bf.fit("identity:8", "empty:8"),
         "blocks": bf.fit("marginals:2x3x4:2", "product:line:2,bounded:3,empty:4", family="sectors"),
+        "targets": bf.fit("all-range:8", "unbounded:8", targets=np.where(np.arange(36) % 2, 2.0, 3.0), gap=0.1),
         "large": bf.fit("marginals:20x30x40:2", "product:line:20,bounded:30,empty:40", gap=0.1),
     }
 
@@ -50,7 +52,7 @@ def pages(fits):
     return {kind: render(fit) for kind, fit in fits.items()}
 
 
-KINDS = ["gaussian", "edge", "public", "blocks", "large"]
+KINDS = ["gaussian", "edge", "public", "blocks", "targets", "large"]
 
 
 class Reader(html.parser.HTMLParser):
@@ -253,3 +255,28 @@ def test_a_browser_shows_the_pictures_without_complaint_or_request(fits, tmp_pat
     control = tmp_path / "control.html"
     control.write_text(page.read_text().replace("</main>", '<img src="https://example.org/x.png"></main>'))
     assert browse(control, tmp_path / "control.png", *options) != []
+
+
+def test_the_worst_queries_are_named_and_beside_their_targets(fits, pages):
+    words = "".join(Reader(pages["gaussian"]).text)
+    stddev = fits["gaussian"].per_query_stddev(epsilon=1.0, delta=1e-6)
+    worst = fits["gaussian"].problem.workload.name(int(stddev.argmax()))
+    assert f"the largest standard deviation is {stddev.max():.4g} records, of {worst}" in words
+    fit, words = fits["targets"], "".join(Reader(pages["targets"]).text)
+    targets = fit.problem.goal.targets
+    met = np.sum(fit.per_query_stddev(epsilon=1.0, delta=1e-6) <= targets)
+    assert f"At epsilon 1 and delta 1e-6 a release meets {met} of 36 targets." in words
+    (shown,) = re.findall(r"At epsilon ([0-9.]+) and delta 1e-6, the smallest epsilon that does it", words)
+    needed = fit.epsilon_for(stddev=targets, delta=1e-6)
+    assert needed <= float(shown) <= 1.01 * needed
+
+
+def test_a_goal_is_named_with_its_value_and_its_bound(fits, pages):
+    fit, words = fits["targets"], "".join(Reader(pages["targets"]).text)
+    assert f"variances over squared targets small, not the total: it is {fit.objective_value:.6g}" in words
+    assert f"No Gaussian matrix mechanism is below {fit.objective_bound:.6g}" in words
+    assert "gap of the total" in words
+    assert "--targets TARGETS.csv" in words
+    assert "not the total" not in "".join(Reader(pages["gaussian"]).text)
+    one = dataclasses.replace(fit, problem=bf.problem("all-range:8", "unbounded:8", targets=2.5))
+    assert "--targets 2.5 " in "".join(Reader(sections.reproduce(one, "a.bf").body).text)

@@ -8,5 +8,6 @@ from hdmm_bf.report.plots.canvas import as_svg
 from hdmm_bf.report.plots.errors import convergence, error_per_query, steps
 from hdmm_bf.report.plots.policies import policy_graph
 from hdmm_bf.report.plots.strategies import strategy_heatmap
+from hdmm_bf.report.plots.worst import worst_queries
 
-__all__ = ["as_svg", "convergence", "error_per_query", "policy_graph", "steps", "strategy_heatmap"]
+__all__ = ["as_svg", "convergence", "error_per_query", "policy_graph", "steps", "strategy_heatmap", "worst_queries"]

@@ -164,7 +164,8 @@ def _means(group: IndexArray, values: RealVector) -> RealVector:
 
 def steps(fit: Fit) -> list[TracePoint]:
     """Return the steps of a search that can be drawn; a search that did not know its bound gets the proven one."""
-    known = [p if p.bound > 0 else replace(p, bound=fit.bounds.lower) for p in fit.trace]
+    proven = fit.bounds.lower if fit.objective == "total" else fit.objective_bound or 0.0
+    known = [p if p.bound > 0 else replace(p, bound=proven) for p in fit.trace]
     return [p for p in known if math.isfinite(p.error) and p.error >= p.bound > 0]
 
 
@@ -184,7 +185,7 @@ def convergence(fit: Fit) -> canvas.Figure:
         above.plot(seconds, error, color=canvas.BLUE, marker=marker, markersize=3, label="error of the best strategy")
         above.plot(seconds, bound, "--", color=canvas.VERMILION, marker=marker, markersize=3, label="proven bound")
         above.fill_between(seconds, bound, error, color=canvas.ORANGE, alpha=0.25, linewidth=0, label="proven gap")
-        above.set_ylabel("unit error")
+        above.set_ylabel("unit error" if fit.objective == "total" else "objective")
         above.ticklabel_format(useOffset=False)
         above.legend(loc="best")
         gap = np.maximum(100 * (error / bound - 1), 1e-6)
