@@ -146,7 +146,7 @@ def steps(problem: Problem, *, gap: float, start: Proof | None = None) -> Iterat
         found = kernel.at(lam, mu)
         f, X, v, d = found.dual.root_sum, found.X, found.v, found.d
         if not f * f > _OVERSHOT * best:
-            momentum.reset(np.log(np.maximum(proof, math.exp(LIGHTEST))), power=1.0)
+            momentum.overshot(np.log(np.maximum(proof, math.exp(LIGHTEST))))
             continue
         if f * f > best:
             best, proof = f * f, weights
