@@ -72,4 +72,4 @@ def optimum(W, P, objective):
     v = [cp.matrix_frac(w, X) for w in W]
     found = cp.Problem(cp.Minimize(objective(v)), [cp.trace(np.outer(p, p) @ X) <= 1 for p in P.T])
     found.solve(solver=cp.CLARABEL, tol_gap_rel=1e-10, tol_gap_abs=1e-10, tol_feas=1e-10)
-    return objective(list(variances(W, P, X.value))).value, found.value
+    return float(objective(list(variances(W, P, X.value))).value)
