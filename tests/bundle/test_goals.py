@@ -22,7 +22,9 @@ def fits():
         "largest": bf.fit("prefix:4", "unbounded:4", objective="largest"),
         "targets": bf.fit("prefix:4", "unbounded:4", targets=TARGETS),
         "groups": bf.fit("prefix:12", "unbounded:12", objective="largest", groups=list("llkjihgfedcb")),
-        "laplace": bf.fit("prefix:4", "unbounded:4", targets=TARGETS, noise="laplace", max_steps=1),
+        "laplace": bf.fit(
+            "prefix:4", "unbounded:4", targets=TARGETS, noise="laplace", family="cell-budgets", max_steps=1
+        ),
         "norm": bf.fit("prefix:4", "unbounded:4", objective="largest", noise="norm", max_steps=1),
         "tables": bf.fit("marginals:2x2x2:1", "unbounded:2x2x2", objective="largest", family="marginals"),
         "public": bf.fit("prefix:4", "empty:4", targets=2.0),
@@ -168,7 +170,7 @@ def test_verify_finds_a_forged_value_and_exits_with_one(fits, tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"noise": "laplace", "max_steps": 1}, {"noise": "norm", "max_steps": 1}],
+    [{}, {"noise": "laplace", "family": "cell-budgets", "max_steps": 1}, {"noise": "norm", "max_steps": 1}],
     ids=["gaussian", "laplace", "norm"],
 )
 def test_a_bundle_from_before_there_were_goals_is_read(options, tmp_path):
