@@ -47,7 +47,7 @@ def requested(context: click.Context) -> Request:
         return problem_file.read(file, **given, **({"budget": budget} if budget else {}))
     options = {name: asked[name] for name in _OPTIONS if name in asked}
     workload, policy = inputs.as_workload(asked["workload"]), inputs.as_policy(asked["policy"])
-    options |= problem_file.goal_options(workload, {name: asked[name] for name in _GOAL if asked.get(name)})
+    options |= problem_file.goal_options(workload, {name: asked[name] for name in _GOAL if asked.get(name) is not None})
     made = problem_file.Request(workload=workload, policy=policy, budget=budget, **options)
     if budget and "noise" in asked:
         problem_file.check_budget(made.noise, budget)

@@ -57,6 +57,8 @@ def with_queries(strategy: object, problem: Problem, derived: Certificate, proof
 def _(strategy: ProductStrategy, problem: Problem, derived: Certificate, proof: Proof | None) -> Certificate:
     """From the variances of all answers, as a release computes them, if they can be listed."""
     goal, m = problem.goal, problem.workload.num_queries
+    if goal.kind == "own" or goal.groups is not None:
+        raise fail("fit", f"objective {goal.name!r}", "is not for strategies by factors", "Use objective='largest'.")
     if m > MOST_LISTED and goal.kind != "total":
         advice = "Use the total, or fewer queries."
         raise fail("fit", f"objective {goal.kind!r}", f"cannot look at each of {m} queries", advice)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import final
@@ -20,7 +20,7 @@ from hdmm_bf._checks import fail, whole_numbers
 from hdmm_bf._types import JsonObject, Noise, Proof, RealMatrix, RealVector
 from hdmm_bf.bounds.dense import Bounds
 from hdmm_bf.certificate import Certificate
-from hdmm_bf.problem.goal import Targets, goal
+from hdmm_bf.problem.goal import Groups, Targets, goal
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.plan import plan
 from hdmm_bf.release.privacy import loss_for, zcdp_epsilon
@@ -245,6 +245,7 @@ class Fit:
         stddev: Targets | None = None,
         largest: float | None = None,
         delta: float | None = None,
+        groups: Groups | None = None,
     ) -> float:
         """Return the smallest epsilon at which a release is good enough.
 
@@ -253,11 +254,12 @@ class Fit:
             stddev: the standard deviation that every query may have (one for all, or one each; NaN asks for none), or
             largest: the largest standard deviation of any query.
             delta: for Gaussian noise, the probability that epsilon is exceeded.
+            groups: for stddev={group: target}, the name of every query's group.
 
         Guarantees:
             A release at this epsilon has it, as `per_query_stddev` and `plan` tell.
         """
-        wanted, reached = self._measure(rmse=rmse, stddev=stddev, largest=largest)
+        wanted, reached = self._measure(rmse=rmse, stddev=stddev, largest=largest, groups=groups)
         if (delta is None) != (self.noise != "gaussian"):
             advice = "Give delta for Gaussian noise, and none for pure epsilon."
             raise fail("fit.epsilon_for", f"delta={delta}", f"does not go with {self.noise} noise", advice)
@@ -269,20 +271,22 @@ class Fit:
         return zcdp_epsilon(loss_for(wanted, lambda rho: reached({"rho": rho})), delta)
 
     def _measure(
-        self, *, rmse: float | None, stddev: Targets | None, largest: float | None
+        self, *, rmse: float | None, stddev: Targets | None, largest: float | None, groups: Groups | None
     ) -> tuple[float, Callable[[dict[str, float]], float]]:
         """Return what is wanted as a number, and what a release of a given loss has of it."""
         if sum(value is not None for value in (rmse, stddev, largest)) != 1:
             advice = "Give exactly one of them."
             raise fail("fit.epsilon_for", "rmse, stddev, largest", "are three ways to ask", advice)
+        if groups is not None and not isinstance(stddev, Mapping):
+            raise fail("fit.epsilon_for", "groups", "go with stddev={group: target}", "Leave them out.")
         if stddev is not None:
             workload, policy = self.problem.workload, self.problem.policy
-            allowed = goal(workload, policy, targets=stddev).targets
+            allowed = goal(workload, policy, targets=stddev, groups=groups).targets
             assert allowed is not None
             asked = np.flatnonzero(~np.isnan(allowed))
             return 1.0, lambda loss: float((self.per_query_stddev(**loss)[asked] / allowed[asked]).max())
         wanted, name = (rmse, "rmse") if rmse is not None else (largest, "largest")
-        if wanted is None or not (wanted > 0 and math.isfinite(wanted)):
+        if not isinstance(wanted, int | float | np.number) or not (wanted > 0 and math.isfinite(wanted)):
             raise fail("fit.epsilon_for", f"{name}={wanted}", "must be a positive number", "Use for example 5.0.")
         if rmse is not None:
             return float(wanted), lambda loss: plan(self, **loss).rmse
@@ -342,6 +346,7 @@ class Fit:
         return {
             "versions": {"hdmm_bf": __version__, "numpy": np.__version__},
             **{key: value for key, value in self.summary().items() if key not in ("workload", "policy")},
+            "certified": replace(self, own=None).certified,  # as it will be read: of the weighted sum of variances
             "objective_value": self.certificate.objective_value,
             "objective_bound": self.certificate.objective_bound,
             "requested_gap": self.requested_gap,

@@ -164,8 +164,7 @@ def _rounds(problem: Problem, options: FitOptions, fit_total: FitTotal, source: 
         proof = source.proof(lam, found.proof)
         derived = certificate(found.strategy, problem, noise=found.noise, proof=proof)
         made = replace(found, problem=problem, certificate=derived, proof=proof, trace=(), reached={})
-        if best is None or made.objective_value < best.objective_value:
-            best = made
+        best = made if best is None else _best_of(best, made)
         if options.callback is not None:
             bound = best.objective_bound or 0.0
             options.callback(TracePoint(limits.now() - options.started, best.objective_value, bound, math.inf))
@@ -176,6 +175,15 @@ def _rounds(problem: Problem, options: FitOptions, fit_total: FitTotal, source: 
             break
     assert best is not None
     return replace(best, status="finished") if best.status == "converged" else best
+
+
+def _best_of(best: Fit, made: Fit) -> Fit:
+    """Return the better strategy of two, with the proof of the better bound: it holds for both."""
+    kept, other = (made, best) if made.objective_value < best.objective_value else (best, made)
+    if not (other.objective_bound or 0.0) > (kept.objective_bound or 0.0):
+        return kept
+    derived = certificate(kept.strategy, kept.problem, noise=kept.noise, proof=other.proof)
+    return replace(kept, certificate=derived, proof=other.proof)
 
 
 def _moved(lam: RealVector, each: RealVector) -> RealVector:

@@ -153,6 +153,11 @@ def check_path(problem: Problem, options: FitOptions, product: ProductProblem | 
     """Refuse what the search for this problem would not use: nothing that is asked for is dropped."""
     if options.mesh is not None:
         check_spread(problem, options, product)
+    if problem.goal.kind != "total" and (options.start is not None or options.mesh is not None):
+        advice = "Leave start, devices and mesh out, or use the total."
+        raise fail(
+            "fit", f"objective {problem.goal.name!r}", "has a search that uses neither start nor devices", advice
+        )
     if options.noise == "norm" and options.start is not None:
         raise fail("fit", "start", "tree norms do not start from an earlier fit", "Leave start out.")
     if options.start is not None and product is not None:

@@ -128,8 +128,9 @@ def _is_table(value: object) -> bool:
 
 
 def _is_stddev(value: object) -> bool:
+    """One for all, or a list or a table of them, where NaN asks for none."""
     many = list(value.values()) if isinstance(value, dict) else value
-    return _is_positive(value) or _is_list(many, _is_positive)
+    return _is_positive(value) or _is_list(many, lambda one: _is_positive(one) or one != one)
 
 
 _TABLE = _Kind("a table", _is_table, "")
@@ -165,7 +166,7 @@ _SCHEMA: dict[str, dict[str, _Kind]] = {
     },
     "objective": {
         "kind": _Kind("total, largest or targets", lambda v: v in ("total", "largest", "targets"), '"largest"'),
-        "stddev": _Kind("a positive number, a list of them, or a table", _is_stddev, "5.0"),
+        "stddev": _Kind("a positive number, a list of them (nan asks for none), or a table", _is_stddev, "5.0"),
         "targets": _Kind("text", _is_text, '"targets.csv"'),
         "groups": _LABELS._replace(example='["table", "range"]'),
     },

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import io
 import math
 from pathlib import Path
 
 import numpy as np
 
-from hdmm_bf._checks import fail, nearest, utf8_text
+from hdmm_bf._checks import InputError, fail, nearest, numbers, utf8_text
 from hdmm_bf._types import RealVector
 from hdmm_bf.workload import Workload
 
@@ -26,7 +25,8 @@ def read_targets(text: str, workload: Workload) -> RealVector | float:
     path = Path(text)
     if path.suffix.lower() == ".npy":
         return _from_npy(path)
-    rows = [row for row in csv.reader(io.StringIO(utf8_text("targets", path))) if row]
+    lines = utf8_text("targets", path).rstrip().splitlines()
+    rows = _rows(list(csv.reader(lines)))
     if not rows or len({len(row) for row in rows}) != 1 or len(rows[0]) > 2:
         advice = "Write one standard deviation a line, or the name of a query, a comma and its standard deviation."
         raise fail("targets", repr(text), "has no one or two columns", advice)
@@ -35,10 +35,20 @@ def read_targets(text: str, workload: Workload) -> RealVector | float:
     return _by_name(text, rows, workload)
 
 
+def _rows(rows: list[list[str]]) -> list[list[str]]:
+    """An empty line is a query without a target where there is one column, and nothing where there are two."""
+    if max(map(len, rows), default=0) > 1:
+        return [row for row in rows if row]
+    return [row or [""] for row in rows]
+
+
 def _from_npy(path: Path) -> RealVector:
     try:
-        return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64).reshape(-1)
-    except (OSError, ValueError) as error:
+        held = np.load(path, allow_pickle=False)
+        return np.asarray(numbers("targets", str(path), held), dtype=np.float64).reshape(-1)
+    except (OSError, ValueError, EOFError) as error:
+        if isinstance(error, InputError):
+            raise
         raise fail("targets", repr(str(path)), f"could not be read ({error})", "Write it with numpy.save.") from None
 
 
@@ -50,12 +60,15 @@ def _in_order(text: str, column: list[str], workload: Workload) -> RealVector:
 
 def _by_name(text: str, rows: list[list[str]], workload: Workload) -> RealVector:
     places = {name: i for i, name in enumerate(workload.names())}
-    targets = np.full(workload.num_queries, math.nan)
+    targets, seen = np.full(workload.num_queries, math.nan), set[str]()
     for i, (name, value) in enumerate(rows):
         if name not in places:
             if i == 0 and math.isnan(_number(value, math.nan)):
                 continue  # a header
             raise fail("targets", f"{text}: query {name!r}", "is none of the workload", nearest(name, list(places)))
+        if name in seen:
+            raise fail("targets", f"{text}: query {name!r}", "has two lines", "Write one of them.")
+        seen.add(name)
         targets[places[name]] = _checked(text, i, value)
     return targets
 

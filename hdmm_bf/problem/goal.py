@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias, final, get_args
 
 import numpy as np
 
-from hdmm_bf._checks import as_array, fail, nearest
+from hdmm_bf._checks import fail, listed, nearest, numbers
 from hdmm_bf._types import AnyArray, IndexArray, Number, RealVector, SquareMatrix
 from hdmm_bf.policy import BOTTOM, Policy
 from hdmm_bf.workload import Workload
@@ -62,7 +62,8 @@ class Goal:
     def allowed(self) -> RealVector:
         """The standard deviation that every query may have; UNASKED times the largest target where none is asked."""
         assert self.targets is not None
-        return np.where(np.isnan(self.targets), UNASKED * np.nanmax(self.targets), self.targets)
+        none = np.isnan(self.targets)
+        return np.where(none, UNASKED * self.targets[~none].max(initial=0.0) or 1.0, self.targets)
 
     def scales(self, workload: Workload) -> RealVector:
         """Return s_i of every query."""
@@ -118,24 +119,28 @@ def _targets(workload: Workload, policy: Policy, targets: Targets, groups: Group
     elif groups is not None:
         raise fail("fit", "groups with one target per query", "contradict each other", "Give {group: target}.")
     else:
-        vector = np.atleast_1d(np.asarray(as_array("fit", "targets", targets), dtype=np.float64))
-        vector = np.repeat(vector, m) if vector.size == 1 else vector
+        vector = np.asarray(numbers("fit", "targets", targets), dtype=np.float64)
+        vector = np.full(m, float(vector.ravel()[0])) if vector.size == 1 else vector
+    if vector.ndim != 1:
+        shown = f"targets of shape {' x '.join(map(str, vector.shape))}"
+        raise fail("fit", shown, "must be one list", "Give one for each query, or one for all.")
     if vector.shape != (m,):
         raise fail(
             "fit", f"{vector.size} targets", f"there are {m} queries", "Give one for each query, or one for all."
         )
     asked = ~np.isnan(vector)
-    if not np.any(asked):
+    is_public = is_public_query(workload, policy)
+    if not np.any(asked) and not np.all(is_public):
         raise fail("fit", "targets", "are all missing", "Give at least one standard deviation.")
     bad = np.flatnonzero(asked & ~((vector > 0) & (vector < math.inf)))
     if bad.size:
         shown = f"target {vector[bad[0]]:g} of query {bad[0]} ({workload.name(int(bad[0]))})"
         raise fail("fit", shown, "must be a positive standard deviation", "Use for example 5; NaN asks for none.")
-    public = np.flatnonzero(asked & is_public_query(workload, policy))
+    public = np.flatnonzero(asked & is_public)
     if public.size and not _is_scalar(targets):
         named = f"a target for query {public[0]} ({workload.name(int(public[0]))})"
         raise fail("fit", named, "is public under this policy and has no error", "Put NaN there: it needs none.")
-    return np.where(is_public_query(workload, policy), math.nan, vector)
+    return np.where(is_public, math.nan, vector)
 
 
 def _is_scalar(targets: Targets) -> bool:
@@ -145,35 +150,37 @@ def _is_scalar(targets: Targets) -> bool:
 def _by_group(workload: Workload, targets: Mapping[str, Number], groups: Groups | None) -> RealVector:
     if groups is None:
         raise fail("fit", "targets by group", "need the group of every query", "Give groups=[...], one name a query.")
-    names = [str(name) for name in groups]
-    _check_length(workload, len(names))
+    names = _names(workload, groups)
     unknown = next((name for name in targets if str(name) not in set(names)), None)
     if unknown is not None:
         raise fail(
             "fit", f"a target for group {unknown!r}", "no query is in it", nearest(str(unknown), sorted(set(names)))
         )
-    by_name = {str(name): float(value) for name, value in targets.items()}
+    values = np.asarray(numbers("fit", "targets by group", list(targets.values())), dtype=np.float64)
+    by_name = dict(zip(map(str, targets), values.tolist(), strict=True))
     return np.array([by_name.get(name, math.nan) for name in names])
 
 
 def _groups(workload: Workload, policy: Policy, groups: Groups | None) -> IndexArray | None:
     if groups is None:
         return None
-    names = [str(name) for name in groups]
-    _check_length(workload, len(names))
-    numbers = np.unique(names, return_inverse=True)[1]
+    names = _names(workload, groups)
+    places = {name: i for i, name in enumerate(dict.fromkeys(names))}  # by first place: numbers keep their order
+    group = np.array([places[name] for name in names], dtype=np.int64)
     secret = ~is_public_query(workload, policy)
-    empty = np.flatnonzero(np.bincount(numbers, secret) == 0)
+    empty = np.flatnonzero(np.bincount(group, secret) == 0)
     if empty.size and np.any(secret):
-        first = names[int(np.flatnonzero(numbers == empty[0])[0])]
+        first = names[int(np.flatnonzero(group == empty[0])[0])]
         raise fail("fit", f"group {first!r}", "holds public queries alone and has no error", "Leave its queries out.")
-    return np.asarray(numbers, dtype=np.int64)
+    return group
 
 
-def _check_length(workload: Workload, count: int) -> None:
-    if count != workload.num_queries:
-        seen = f"there are {workload.num_queries} queries"
-        raise fail("fit", f"groups of {count} queries", seen, "Name the group of every query.")
+def _names(workload: Workload, groups: Groups) -> list[str]:
+    advice = "Name the group of every query."
+    names = [str(name) for name in listed("fit", "groups", groups, advice=advice)]
+    if len(names) != workload.num_queries:
+        raise fail("fit", f"groups of {len(names)} queries", f"there are {workload.num_queries} queries", advice)
+    return names
 
 
 def is_public_query(workload: Workload, policy: Policy) -> np.ndarray:

@@ -27,6 +27,9 @@ LIGHTEST = -80.0
 _OVERSHOT = 0.5
 """A bound below this share of the best one means that the last step went too far."""
 
+_MOST_RAISED, _REGAINED = 10.0, 1.1
+"""Weights that are far too small are raised by at most this power; less after a step that went too far, then more."""
+
 _FIRST_PRICE = 4.0
 _PATIENCE = 10
 """Rounding is first tried when its first-order price is below four gaps. What it leaves falls like price^1.5
@@ -74,12 +77,18 @@ class Momentum:
         raising: bool = False,
     ) -> None:
         self.blocks, self.lightest, self.least, self.trust, self.raising = blocks, lightest, least, trust, raising
+        self.most_raised = _MOST_RAISED
         self.reset(log_weights, power=max(least, 2.0 if len(blocks) == 1 else 1.5))
 
     def reset(self, log_weights: RealVector, *, power: float) -> None:
         """Start again from a point without momentum."""
         self.at, self.stepped, self.age, self.power = log_weights, log_weights, 0, power
         self.last: tuple[RealVector, RealVector] | None = None
+
+    def overshot(self, log_weights: RealVector) -> None:
+        """Go back after a step that went too far; with power 1 and nothing raised the next one cannot."""
+        self.most_raised = max(1.0, self.most_raised / 4)
+        self.reset(log_weights, power=1.0)
 
     def weights(self) -> RealVector:
         """Return the weights at the current point."""
@@ -103,7 +112,8 @@ class Momentum:
 
     def _raised(self, weights: RealVector, slope: RealVector) -> RealVector:
         sizes = np.concatenate([np.full(weights[block].size, weights[block].size) for block in self.blocks])
-        factor = np.clip((sizes * weights) ** -0.25, 1.0, 10.0)
+        factor = np.clip((sizes * weights) ** -0.25, 1.0, self.most_raised)
+        self.most_raised = min(_MOST_RAISED, _REGAINED * self.most_raised)
         return np.where(slope > 0, factor * slope, slope)
 
     def _adapt(self, share: RealVector, moved: RealVector, turned: RealVector) -> None:

@@ -85,13 +85,20 @@ class Kernel:
 
     def at(self, lam: RealVector, mu: RealVector) -> Found:
         """Return X(lam, mu)."""
-        root = GramRoot.of(self.inside.shrink(self.queries.gram(lam) / self.scale))
-        L = self.edges.laplacian(mu) if self.inside.basis is None else la.symmetric(self.edges.laplacian(mu))
-        dual = root.dual_point(self.inside.shrink(L))
+        root, dual = self._dual(lam, mu)
         X = la.symmetric(dual.X)
         Y = root.pseudo_inverse(dual)
         v = np.full(lam.size, math.inf) if Y is None else self._variances(la.symmetric(Y))
         return Found(dual, X, v, self._distances(X))
+
+    def dual(self, lam: RealVector, mu: RealVector) -> DualPoint:
+        """Return f(lam, mu), also for weights that leave queries out."""
+        return self._dual(lam, mu)[1]
+
+    def _dual(self, lam: RealVector, mu: RealVector) -> tuple[GramRoot, DualPoint]:
+        root = GramRoot.of(self.inside.shrink(self.queries.gram(lam) / self.scale))
+        L = self.edges.laplacian(mu) if self.inside.basis is None else la.symmetric(self.edges.laplacian(mu))
+        return root, root.dual_point(self.inside.shrink(L))
 
     def moved(self, X: SquareMatrix, mu: RealVector) -> tuple[float, SquareMatrix]:
         """Move edges that stick out of the average down to it, and return the largest variance then, and X."""
@@ -139,7 +146,7 @@ def steps(problem: Problem, *, gap: float, start: Proof | None = None) -> Iterat
         found = kernel.at(lam, mu)
         f, X, v, d = found.dual.root_sum, found.X, found.v, found.d
         if not f * f > _OVERSHOT * best:
-            momentum.reset(np.log(np.maximum(proof, math.exp(LIGHTEST))), power=1.0)
+            momentum.overshot(np.log(np.maximum(proof, math.exp(LIGHTEST))))
             continue
         if f * f > best:
             best, proof = f * f, weights

@@ -31,7 +31,7 @@ from hdmm_bf.problem.goal import Function, is_public_query
 from hdmm_bf.problem.query_forms import query_forms
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.gaussian.ascent import Momentum
-from hdmm_bf.strategies.gaussian.largest import Kernel
+from hdmm_bf.strategies.gaussian.largest import Found, Kernel
 from hdmm_bf.strategies.search import Progress
 
 if TYPE_CHECKING:
@@ -85,13 +85,16 @@ class OwnFunction:
         if slope.min() < 0 or not slope.max() > 0:
             worst = f"derivative {slope.min():.3g} by query {int(slope.argmin())}"
             raise fail("fit", f"objective with {worst}", "must increase with the variances", advice)
-        return Valued(value, np.maximum(slope, _LEAST_WEIGHT * slope.max()))
+        if not value > 0:
+            told = "must be positive, because gaps are shares of it"
+            raise fail("fit", f"objective with value {value}", told, "Add a constant, or take jnp.exp of it.")
+        return Valued(value, slope)
 
     def _evaluate(self, v: RealVector) -> tuple[float, RealVector]:
         advice = "Return one number, made with jax.numpy from the vector of variances."
         try:
             return la.in_float64(self._run)(v)
-        except TypeError as error:
+        except (TypeError, IndexError) as error:  # JAX raises IndexError for masks
             raise fail("fit", "objective", f"could not be differentiated ({error})", advice) from None
 
     def _run(self, v: RealVector) -> tuple[float, RealVector]:
@@ -128,22 +131,37 @@ def steps(problem: Problem, *, gap: float) -> Iterator[Progress[SquareMatrix, Pr
     found = kernel.at(uniform(kernel.queries.count), momentum.weights())
     log_r = np.log(_variances(kernel, found.v, found.d))
     shape = phi.shape(np.exp(log_r))
+    value, slope = phi.at(np.exp(log_r))  # kept where derivatives lead nowhere, as those of a largest variance do
+    yield Progress(value, 0.0, kernel.inside.grow(found.X), Proof(_raised(slope), momentum.weights(), shape))
     share, change = 0.5, np.zeros_like(log_r)
     while True:
         mu, r = momentum.weights(), np.exp(log_r)
-        value, a = phi.at(r)
+        value, slope = phi.at(r)
+        a = _raised(slope)
         found = kernel.at(a, mu)
         v = _variances(kernel, found.v, found.d)
         bound = -math.inf
         if shape == "convex":
-            bound = value - a @ r + found.dual.root_sum**2 * kernel.scale
+            bound = (
+                value - slope @ r + _root_sum(kernel, found, slope, phi.secret & (a > slope), mu) ** 2 * kernel.scale
+            )
         elif shape == "convex in the logarithms" and np.abs(change).mean() < _STILL:
-            bound = _log_bound(kernel, value, phi.secret * a * r, log_r, v, found.X / found.d.max(), mu)
+            bound = _log_bound(kernel, value, slope * r, log_r, v, found.X / found.d.max(), mu)
         yield Progress(phi.at(v).value, max(float(bound), 0.0), kernel.inside.grow(found.X), Proof(a, mu, shape))
         momentum.advance(mu, found.d / (mu @ found.d))
         last, change = change, phi.secret * (np.log(v) - log_r)
         share = max(0.02, share / 2) if last @ change < 0 else min(1.0, 1.2 * share)
         log_r = log_r + share * change
+
+
+def _raised(slope: RealVector) -> RealVector:
+    """Return weights with which every query is answered."""
+    return np.asarray(np.maximum(slope, _LEAST_WEIGHT * slope.max()))
+
+
+def _root_sum(kernel: Kernel, found: Found, slope: RealVector, raised: np.ndarray, mu: RealVector) -> float:
+    """f(slope, mu): that of the weights in use, unless some were raised; f of raised weights proves too much."""
+    return kernel.dual(slope, mu).root_sum if np.any(raised) else found.dual.root_sum
 
 
 def _variances(kernel: Kernel, v: RealVector, d: RealVector) -> RealVector:

@@ -1,0 +1,236 @@
+"""Fits for goals other than the total: budgets that meet targets, promises, other noises, mistakes."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import hdmm_bf as bf
+from tests.support.mistakes import _as_users_run_it, assert_refused, table  # noqa: F401
+
+DELTA = 1e-6
+C = np.array([1.0, 2.0, np.nan, 0.5, 3.0])
+ASKED = ~np.isnan(C)
+ROOTS = lambda v: jnp.sqrt(v).mean()
+
+
+@pytest.fixture(scope="module")
+def fits():
+    """One fit for the same targets and each noise, with the rest of the budget."""
+    options = {
+        "gaussian": {},
+        "laplace": {"max_steps": 1},
+        "norm": {"max_steps": 1},
+    }
+    return {noise: bf.fit("prefix:5", "unbounded:5", targets=C, noise=noise, **o) for noise, o in options.items()}
+
+
+# The budget
+
+
+MEASURES = {
+    "stddev": (C, lambda fit, budget: (fit.per_query_stddev(**budget)[ASKED] / C[ASKED]).max()),
+    "largest": (3.0, lambda fit, budget: fit.per_query_stddev(**budget).max() / 3.0),
+    "rmse": (3.0, lambda fit, budget: fit.rmse(**budget) / 3.0),
+}
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace", "norm"])
+@pytest.mark.parametrize("measure", MEASURES)
+def test_the_epsilon_for_a_goal_is_the_smallest_that_meets_it(fits, noise, measure):
+    """Quotes Fit.epsilon_for: A release at this epsilon has it, as `per_query_stddev` and `plan` tell."""
+    wanted, excess = MEASURES[measure]
+    delta = {"delta": DELTA} if noise == "gaussian" else {}
+    epsilon = fits[noise].epsilon_for(**{measure: wanted}, **delta)
+    assert excess(fits[noise], {"epsilon": epsilon, **delta}) == pytest.approx(1, rel=1e-6)
+    assert excess(fits[noise], {"epsilon": 0.999 * epsilon, **delta}) > 1 + 1e-5
+
+
+def test_a_release_at_that_epsilon_meets_every_target(fits):
+    epsilon = fits["gaussian"].epsilon_for(stddev=C, delta=DELTA)
+    released = bf.release(fits["gaussian"], np.arange(5), epsilon=epsilon, delta=DELTA)
+    share = released.stddev[ASKED] / C[ASKED]
+    assert share.max() == pytest.approx(1, rel=1e-6)
+
+
+def test_the_epsilon_for_targets_by_group_is_that_for_each_query(fits):
+    names = list("aabba")
+    by_group = fits["gaussian"].epsilon_for(stddev={"a": 1.0, "b": 2.0}, groups=names, delta=DELTA)
+    each = fits["gaussian"].epsilon_for(stddev=[1, 1, 2, 2, 1], delta=DELTA)
+    assert by_group == each
+
+
+def test_the_fit_for_targets_needs_the_smallest_epsilon(fits):
+    for other in (bf.fit("prefix:5", "unbounded:5"), bf.fit("prefix:5", "unbounded:5", objective="largest")):
+        needed = [fit.epsilon_for(stddev=C, delta=DELTA) for fit in (fits["gaussian"], other)]
+        assert needed[0] < needed[1]
+
+
+@table(
+    ({"rmse": 1.0, "largest": 1.0, "delta": DELTA}, "three ways to ask", "Give exactly one of them."),
+    ({"delta": DELTA}, "three ways to ask", "Give exactly one of them."),
+    ({"largest": 0.0, "delta": DELTA}, "largest=0.0", "Use for example 5.0."),
+    ({"largest": float("nan"), "delta": DELTA}, "largest=nan", "Use for example 5.0."),
+    ({"largest": "x", "delta": DELTA}, "largest=x", "Use for example 5.0."),
+    ({"stddev": -1.0, "delta": DELTA}, "target -1", "Use for example 5"),
+    ({"stddev": [1.0], "delta": DELTA, "groups": list("aabba")}, "groups", "Leave them out."),
+    ({"stddev": {"c": 1.0}, "delta": DELTA, "groups": list("aabba")}, "group 'c'", "Known: a, b."),
+    ({"stddev": {"a": 1.0}, "delta": DELTA}, "targets by group", "Give groups=[...]"),
+    ({"stddev": 1.0}, "delta=None", "Give delta for Gaussian noise"),
+)
+def test_mistakes_about_the_budget_are_told_in_words(fits, case):
+    asked, seen, advice = case
+    assert_refused(lambda: fits["gaussian"].epsilon_for(**asked), seen, advice)
+
+
+# Promises
+
+
+def test_the_same_inputs_give_the_same_bits():
+    for asked in ({"objective": "largest"}, {"targets": C}, {"objective": ROOTS}):
+        one, two = (bf.fit("prefix:5", "unbounded:5", seed=3, **asked) for _ in range(2))
+        np.testing.assert_array_equal(one.strategy.integers, two.strategy.integers)
+        assert one.certificate == two.certificate
+
+
+def test_only_the_proportions_of_targets_count(fits):
+    scaled = bf.fit("prefix:5", "unbounded:5", targets=4 * C)
+    np.testing.assert_array_equal(scaled.strategy.integers, fits["gaussian"].strategy.integers)
+    assert scaled.objective_value == pytest.approx(fits["gaussian"].objective_value / 16, rel=1e-12)
+
+
+def test_weights_of_queries_scale_the_largest_variance_and_targets_do_not_see_them():
+    queries = bf.workload.prefix(5)
+    heavy = bf.workload.union(queries, bf.workload.weighted(bf.workload.identity(5), 3.0))
+    made = bf.fit(heavy, "unbounded:5", objective="largest")
+    weights = np.repeat([1.0, 3.0], 5)
+    assert made.objective_value == pytest.approx((weights**2 * made.unit_variances()).max(), rel=1e-9)
+    assert made.worst_variance == pytest.approx(made.unit_variances().max(), rel=1e-9)
+    c = np.arange(1.0, 11.0)
+    by_targets = bf.fit(heavy, "unbounded:5", targets=c)
+    assert by_targets.objective_value == pytest.approx((by_targets.unit_variances() / c**2).max(), rel=1e-9)
+
+
+@pytest.mark.parametrize("graph", ["unbounded:6", "threshold:6:2", "line:6"])
+def test_each_fit_is_the_better_one_for_its_own_goal(graph):
+    total, largest = (bf.fit("all-range:6", graph, objective=goal) for goal in ("total", "largest"))
+    assert largest.worst_variance <= total.worst_variance * (1 + 1e-3)
+    assert total.unit_error <= largest.unit_error * (1 + 1e-3)
+    assert total.objective_value == total.unit_error
+    assert total.objective_bound == total.certificate.lower_bound
+    assert total.worst_variance == pytest.approx(total.unit_variances().max(), rel=1e-9)
+
+
+def test_one_group_for_all_is_the_mean_and_one_each_is_the_largest():
+    whole = bf.fit("prefix:6", "line:6", objective="largest", groups=["all"] * 6)
+    assert whole.objective_value == pytest.approx(bf.fit("prefix:6", "line:6").unit_error / 6, rel=2e-3)
+    each = bf.fit("prefix:6", "unbounded:6", objective="largest", groups=range(6))
+    assert each.objective_value == bf.fit("prefix:6", "unbounded:6", objective="largest").objective_value
+
+
+def test_a_sum_of_ones_own_is_the_total():
+    own = bf.fit("prefix:6", "threshold:6:2", objective=lambda v: v.sum())
+    total = bf.fit("prefix:6", "threshold:6:2")
+    assert own.certified
+    assert own.objective_value == pytest.approx(total.unit_error, rel=1e-3)
+    assert own.objective_bound <= total.unit_error
+    assert total.certificate.lower_bound <= own.objective_value
+
+
+def test_a_function_that_is_neither_convex_is_made_small_without_a_bound():
+    made = bf.fit("prefix:4", "unbounded:4", objective=lambda v: jnp.log1p(jnp.log1p(v)).sum(), max_steps=5)
+    assert (made.own.shape, made.objective_bound, made.certified) == ("neither", None, False)
+    assert "convex neither" in made.why
+
+
+def test_a_largest_variance_of_ones_own_is_no_disaster():
+    """Its derivative is that of one query alone, and leads nowhere; what the search began with is kept."""
+    made = bf.fit("prefix:6", "unbounded:6", objective=lambda v: v.max(), max_steps=20)
+    best = bf.fit("prefix:6", "unbounded:6", objective="largest")
+    assert best.objective_bound <= made.objective_value < 3 * best.objective_bound
+    assert made.objective_bound <= best.objective_value
+
+
+def test_public_problems_have_no_error_whatever_is_asked_for():
+    for asked in ({"objective": "largest"}, {"targets": 2.0}, {"objective": ROOTS}):
+        made = bf.fit("prefix:4", "empty:4", **asked)
+        assert (made.objective_value, made.status) == (0.0, "exact")
+
+
+# Other noises and strategies by factors
+
+
+def goal_value(fit, c):
+    return (fit.unit_variances()[ASKED] / c[ASKED] ** 2).max()
+
+
+@pytest.mark.parametrize("noise", ["laplace", "norm"])
+def test_pure_epsilon_fits_for_targets_are_not_worse_than_those_for_the_total(fits, noise):
+    total = bf.fit("prefix:5", "unbounded:5", noise=noise, max_steps=1)
+    made = fits[noise]
+    assert goal_value(made, C) <= goal_value(total, C) * (1 + 1e-9)
+    assert made.objective_value == pytest.approx(goal_value(made, C), rel=1e-6)
+
+
+def test_the_bound_for_gaussian_noise_holds_for_laplace_noise_and_none_is_claimed_for_norms(fits):
+    assert fits["laplace"].objective_bound <= fits["gaussian"].objective_value
+    assert fits["laplace"].objective_bound == pytest.approx(fits["gaussian"].objective_bound, rel=2e-3)
+    assert fits["laplace"].objective_bound <= fits["laplace"].objective_value
+    assert fits["norm"].objective_bound is None
+
+
+@pytest.mark.parametrize("graph", ["unbounded:3x2x2", "sensitive:3x2x2:0"])
+@pytest.mark.parametrize("goal", ["largest", "targets"])
+def test_strategies_by_factors_agree_with_matrices_within_what_is_proven(graph, goal):
+    asked = {"objective": "largest"} if goal == "largest" else {"targets": 2.0}
+    factors = bf.fit("marginals:3x2x2:2", graph, family="marginals", **asked)
+    matrix = bf.fit("marginals:3x2x2:2", graph, **asked)
+    assert factors.family == "marginals"
+    assert factors.objective_bound <= matrix.objective_value * (1 + 1e-9)
+    assert matrix.objective_bound <= factors.objective_value * (1 + 1e-9)
+    assert factors.certified  # tables of unequal weight: the best bound of all rounds is kept
+    assert factors.objective_value == pytest.approx(matrix.objective_value, rel=2e-3)
+    scale = 1.0 if goal == "largest" else 4.0
+    assert factors.objective_value == pytest.approx(factors.unit_variances().max() / scale, rel=1e-9)
+
+
+# Mistakes
+
+
+def fitted(queries="prefix:4", graph="unbounded:4", **arguments):
+    return lambda: bf.fit(queries, graph, **arguments)
+
+
+INCREASING = "Use an increasing function of the variances"
+ONE_NUMBER = "Return one number, made with jax.numpy"
+
+
+@table(
+    (fitted(objective=lambda v: -v.sum()), "derivative -1 by query 0", INCREASING),
+    (fitted(objective=lambda v: v.sum() - 1.5 * v[2]), "derivative -0.5 by query 2", INCREASING),
+    (fitted(objective=lambda v: 1.0), "derivative 0 by query 0", INCREASING),
+    (fitted(objective=lambda v: v.sum() * jnp.nan), "value nan", INCREASING),
+    (fitted(objective=lambda v: v.sum() / 0), "value inf", INCREASING),
+    (fitted(objective=lambda v: jnp.log(v).mean() - 5), "must be positive", "Add a constant"),
+    (fitted(objective=lambda v: v), "could not be differentiated", ONE_NUMBER),
+    (fitted(objective=lambda v: np.sqrt(v).mean()), "could not be differentiated", ONE_NUMBER),
+    (fitted(objective=lambda v: float(v[0])), "could not be differentiated", ONE_NUMBER),
+    (fitted(objective=lambda v: v[v > 1].sum()), "could not be differentiated", ONE_NUMBER),
+    (fitted(objective=lambda v: v[0] if v[0] > 1 else v[1]), "could not be differentiated", ONE_NUMBER),
+    (fitted(objective=lambda v: v.astype(int).sum()), "could not be differentiated", ONE_NUMBER),
+    (fitted(objective=lambda: 1.0), "could not be differentiated", ONE_NUMBER),
+    (fitted(objective="largest", noise="auto", epsilon=1.0), "noise='auto' with objective 'largest'", "Name the noise"),
+    (fitted(objective="largest", start=np.ones(4)), "neither start nor devices", "Leave start, devices and mesh out"),
+    (fitted(objective="largest", devices=1), "neither start nor devices", "Leave start, devices and mesh out"),
+    (
+        fitted("marginals:2x2:1", "unbounded:2x2", family="marginals", objective=lambda v: v.sum()),
+        "objective 'own'): is not for strategies by factors",
+        "Use objective='largest' or targets",
+    ),
+    (
+        fitted("marginals:2x2:1", "unbounded:2x2", family="marginals", objective="largest", groups=[0, 0, 1, 1]),
+        "objective 'worst group'): is not for strategies by factors",
+        "Use objective='largest' or targets",
+    ),
+)
+def test_mistakes_are_told_in_words(case):
+    assert_refused(*case)
