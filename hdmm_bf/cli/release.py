@@ -25,6 +25,13 @@ from hdmm_bf.cli.show import Choice, as_json, count, emit, facts, number, option
 @click.option("--epsilon", type=option_number, metavar="E", help="Privacy loss.")
 @click.option("--delta", type=option_number, metavar="D", help="For Gaussian noise: chance that it is exceeded.")
 @click.option("--rho", type=option_number, metavar="R", help="For Gaussian noise: zCDP instead of both.")
+@click.option(
+    "--accounting",
+    type=Choice(["analytic", "zcdp"]),
+    default="analytic",
+    metavar="A",
+    help="For Gaussian noise: analytic (exact), or zcdp (more noise).",
+)
 @click.option("--out", "-o", metavar="FILE", help="Answers: .csv, .parquet or .json.")
 @click.option("--queries", metavar="W", help="Answer this workload instead, on the same domain.")
 @click.option("--estimate", metavar="FILE", help="Also write the estimated histogram.")
@@ -44,6 +51,7 @@ def release(
     epsilon: float | None,
     delta: float | None,
     rho: float | None,
+    accounting: Any,
     out: str | None,
     queries: str | None,
     estimate: str | None,
@@ -71,7 +79,7 @@ def release(
     if booking is not None:
         booking.check_name()
     made = loading.load(bundle, expect=expect)
-    settled = plan(made, epsilon=epsilon, delta=delta, rho=rho)
+    settled = plan(made, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting)
     steps = [step.strip() for step in postprocess.split(",")] if postprocess else []
     asked = None if queries is None else inputs.as_workload(queries)
     _check_files([out, estimate], [data, booking and booking.path], [bundle, queries], overwrite=overwrite)
@@ -166,7 +174,8 @@ def _tell(record: dict[str, Any], settled: Any, as_json: bool, last: list[str]) 
 def _noise(settled: Any) -> str:
     if settled.noise == "norm":
         return "whole numbers on the cells, by the norm of a tree"
-    return f"discrete {settled.noise}, standard deviation {number(settled.stddev)} on the strategy's answers"
+    kind = "rounded normal" if settled.mu is not None else f"discrete {settled.noise}"
+    return f"{kind}, standard deviation {number(settled.stddev)} on the strategy's answers"
 
 
 @contextlib.contextmanager

@@ -21,8 +21,8 @@ from hdmm_bf._types import Noise, RealMatrix, RealVector
 from hdmm_bf.bounds.dense import Bounds
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.release.plan import plan
-from hdmm_bf.release.privacy import loss_for, zcdp_epsilon
+from hdmm_bf.release.plan import Accounting, plan
+from hdmm_bf.release.privacy import loss_for
 from hdmm_bf.release.reconstruction import Recovery, recovery
 from hdmm_bf.strategies import Status, TracePoint
 from hdmm_bf.strategies.records import Strategy
@@ -168,25 +168,38 @@ class Fit:
         return SENTENCES[self.status]
 
     def expected_error(
-        self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        accounting: Accounting = "analytic",
     ) -> float:
         """Return the expected total squared error of a release over all queries as written.
 
         Guarantees:
             The same as of `plan` with these arguments, as are `rmse`, `per_query_stddev` and `epsilon_for`.
         """
-        return plan(self, epsilon=epsilon, delta=delta, rho=rho).expected_error
+        return plan(self, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting).expected_error
 
-    def rmse(self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None) -> float:
+    def rmse(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        accounting: Accounting = "analytic",
+    ) -> float:
         """Return the root mean squared error of an answer of a release."""
-        return plan(self, epsilon=epsilon, delta=delta, rho=rho).rmse
+        return plan(self, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting).rmse
 
-    def epsilon_for(self, *, rmse: float, delta: float | None = None) -> float:
+    def epsilon_for(self, *, rmse: float, delta: float | None = None, accounting: Accounting = "analytic") -> float:
         """Return the epsilon at which a release has the wanted root mean squared error of an answer.
 
         Args:
             rmse: the error wanted.
             delta: for Gaussian noise, the probability that epsilon is exceeded.
+            accounting: for Gaussian noise, "analytic" or "zcdp"; see `plan`.
         """
         if not (rmse > 0 and math.isfinite(rmse)):
             raise fail("fit.epsilon_for", f"rmse={rmse}", "must be a positive number", "Use for example 5.0.")
@@ -197,7 +210,8 @@ class Fit:
             raise fail("fit.epsilon_for", f"rmse={rmse}", "the answers are public and have no error", "Publish them.")
         if delta is None:
             return loss_for(rmse, lambda epsilon: plan(self, epsilon=epsilon).rmse)
-        return zcdp_epsilon(loss_for(rmse, lambda rho: plan(self, rho=rho).rmse), delta)
+        rho = loss_for(rmse, lambda rho: plan(self, rho=rho, accounting=accounting).rmse)
+        return plan(self, rho=rho, accounting=accounting).epsilon_at(delta)
 
     def per_query_stddev(
         self,
@@ -205,10 +219,11 @@ class Fit:
         epsilon: float | None = None,
         delta: float | None = None,
         rho: float | None = None,
+        accounting: Accounting = "analytic",
         queries: Sequence[int] | None = None,
     ) -> RealVector:
         """Return the standard deviation that a release gives every answer, or those of the chosen queries."""
-        settled = plan(self, epsilon=epsilon, delta=delta, rho=rho)
+        settled = plan(self, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting)
         m = self.problem.workload.num_queries
         chosen = None if queries is None else whole_numbers("fit.per_query_stddev", "queries", queries)
         if chosen is not None and chosen.size and not (chosen.min() >= 0 and chosen.max() < m):
