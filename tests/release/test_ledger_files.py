@@ -64,7 +64,7 @@ def test_a_number_that_no_ledger_wrote_is_refused(column, number, path):
         "UPDATE stated SET epsilon = NULL",
         "UPDATE stated SET rho = '1.0'",
         "UPDATE stated SET delta = '1.5'",
-        "UPDATE stated SET schema = 'hdmm_bf ledger 3'",
+        "UPDATE stated SET schema = 'hdmm_bf ledger 4'",
         "DELETE FROM stated",
         "INSERT INTO stated SELECT * FROM stated",
         "DROP TABLE stated",
