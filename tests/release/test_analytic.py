@@ -84,24 +84,23 @@ FITS = {
 }
 
 
+@pytest.mark.parametrize(("count", "control"), [(25, 2.0), pytest.param(400, 1.14, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", FITS)
-def test_releases_have_the_squared_error_of_the_ideal_gaussian_mechanism(kind):
-    """unit error times sigma^2 of Balle and Wang, within five standard errors; zCDP's variance, 15 % more, is not."""
+def test_releases_have_the_squared_error_of_the_ideal_gaussian_mechanism(kind, count, control):
+    """The unit error times sigma^2 of Balle and Wang, within five standard errors, and not 14 % more."""
     fit, asked = FITS[kind](), {"epsilon": 1.0, "delta": 1e-6}
     unit = fit.unit_error
     ideal = unit * noise_variance("gaussian", **asked)
-    if kind != "structured":  # which rounds precisions
-        assert fit.expected_error(**asked) == pytest.approx(ideal, rel=1e-9)
+    assert fit.expected_error(**asked) == pytest.approx(ideal, rel=1e-4 if kind == "structured" else 1e-9)
     x = np.zeros(64, dtype=int)
-    errors = [float((bf.release(fit, x, **asked).answers ** 2).sum()) for _ in range({"edge": 60}.get(kind, 400))]
-    assert mean_of(errors, fit.expected_error(**asked), control=1.15 if kind != "edge" else 1.6)
-    assert fit.expected_error(**asked) == pytest.approx(ideal, rel=1e-4)
+    errors = [float((bf.release(fit, x, **asked).answers ** 2).sum()) for _ in range(count)]
+    assert mean_of(errors, fit.expected_error(**asked), control=control)
     by_way = fit.expected_error(**asked, accounting="zcdp")
     assert by_way > 1.13 * ideal
 
 
 def test_the_delta_of_a_release_is_what_was_asked_for():
-    """By integration of the privacy loss, normal with mean mu^2 / 2 and variance mu^2, over all that exceeds epsilon."""
+    """By integration of the privacy loss, normal with mean mu^2 / 2 and variance mu^2, over what exceeds epsilon."""
     fit, epsilon, delta = FITS["dense"](), 1.0, 1e-6
     settled = bf.plan(fit, epsilon=epsilon, delta=delta)
     A, G = fit.strategy.integers.astype(object), fit.problem.policy.edges.tolist()

@@ -75,7 +75,9 @@ def test_a_number_that_no_ledger_wrote_is_refused(column, number, path):
         "UPDATE spent SET remark = x'00ff'",
         "UPDATE spent SET noise = 'public'",
         "INSERT INTO spent SELECT 9, at, 'other', data, fingerprint, policy, noise, epsilon, delta, rho, remark, "
-        "published FROM spent",
+        "published, mu, digest FROM spent",
+        "UPDATE spent SET mu = '0.1'",
+        "UPDATE spent SET digest = 'no hash'",
         "UPDATE stated SET salt = ''",
         "UPDATE stated SET salt = x'00'",
         "CREATE TRIGGER forget AFTER INSERT ON spent BEGIN DELETE FROM spent; END",
