@@ -193,6 +193,22 @@ def test_policies_of_which_one_tells_what_the_other_hides_are_refused(path):
     assert ledger.balance("people").rho == pytest.approx(0.04)
 
 
+def test_graphs_of_the_same_name_and_size_are_told_apart(path):
+    """A custom graph is known by its edges, not by its title: the second one is not the first."""
+    first, second = (
+        policy.from_edges(heads, tails, 4) for heads, tails in (([0, 1, 2], [1, 2, 3]), ([0, 1, 3], [1, 3, 2]))
+    )
+    assert first.title == second.title
+    ledger = Ledger(path, rho=0.1 * (1 + 1e-9), new=True)
+    account = ledger.account("people")
+    for _ in range(2):
+        bf.release(bf.fit("identity:4", first), X, rho=0.01, account=account)
+    bf.release(bf.fit("identity:4", second), X, rho=0.01, account=account)
+    assert ledger.balance("people").rho == pytest.approx(2 * 0.01 * 4 + 0.01)  # 1 - 3: two steps in the first
+    loss = {"epsilon": 0.1, "delta": None, "rho": None, "data": X, "policy": first.title}
+    refused(lambda: ledger.spend("people", "laplace", **loss), "graphs are not all known")
+
+
 def test_policies_whose_graphs_are_not_known_are_refused(path):
     ledger = Ledger(path, epsilon=9.0, new=True)
     loss = {"epsilon": 0.5, "delta": None, "rho": None, "data": X}

@@ -20,6 +20,7 @@ from scipy.sparse.csgraph import dijkstra
 from hdmm_bf._checks import InputError, fail
 from hdmm_bf._types import EdgeArray
 from hdmm_bf.policy import Policy
+from hdmm_bf.policy.naming import SPEC
 from hdmm_bf.release.ledger.losses import Balance, Entry, Total, balance, left_mu
 
 _MOST_EDGES = 2**20
@@ -42,7 +43,7 @@ class Graph:
 
     @staticmethod
     def of(policy: Policy) -> Graph | None:
-        """Return the graph of a policy; None if it is too large to be kept."""
+        """Return the graph of a policy; None if it is too large."""
         if policy.num_edges > _MOST_EDGES:
             return None
         edges = np.sort(policy.edges.astype(np.int64), axis=1)
@@ -88,11 +89,12 @@ def views(entries: list[Entry], graphs: dict[str, Graph]) -> list[list[Entry]]:
         graphs are not known, and edges that a policy does not connect, are refused.
     """
     paid = [entry for entry in entries if entry.noise != "public"]
-    if len({_key(entry) for entry in paid}) <= 1 or any(COMMON in (entry.remark or "") for entry in paid):
+    named = [_key(entry, number) for number, entry in enumerate(paid)]
+    keys = list(dict.fromkeys(named))
+    if len(keys) <= 1 or any(COMMON in (entry.remark or "") for entry in paid):
         return [paid]
-    keys = list(dict.fromkeys(map(_key, paid)))
-    digests = {_key(entry): entry.digest for entry in paid if entry.digest is not None}
-    titles = {_key(entry): entry.policy for entry in paid}
+    digests = {key: entry.digest for key, entry in zip(named, paid, strict=True) if entry.digest is not None}
+    titles = {key: entry.policy for key, entry in zip(named, paid, strict=True)}
     known = [(titles[key], graphs.get(digests.get(key, ""))) for key in keys]
     if any(graph is None for _, graph in known) or len({graph.num_cells for _, graph in known if graph}) > 1:
         names = ", ".join(repr(title) for title, _ in known)
@@ -104,12 +106,15 @@ def views(entries: list[Entry], graphs: dict[str, Graph]) -> list[list[Entry]]:
         if np.any(own < 0):
             problem = f"tells totals that others protect: {int(np.sum(own < 0))} of their pairs are not connected in it"
             raise fail("ledger", f"a release under {title!r}", problem, _ADVICE)
-    return [[_scaled(entry, int(column[keys.index(_key(entry))])) for entry in paid] for column in _largest(steps)]
+    places = [keys.index(key) for key in named]
+    return [[_scaled(e, int(column[k])) for e, k in zip(paid, places, strict=True)] for column in _largest(steps)]
 
 
-def _key(entry: Entry) -> str:
-    """What tells policies apart: a spec makes its edges, other titles do not."""
-    return entry.policy if entry.digest is None or not entry.policy.startswith(("'", '"')) else entry.digest
+def _key(entry: Entry, number: int) -> str:
+    """What tells policies apart: a spec string makes its edges, other titles do not, and need a digest."""
+    if SPEC.fullmatch(entry.policy):
+        return entry.policy
+    return f"unknown {number}" if entry.digest is None else entry.digest
 
 
 def _largest(steps: Int64[np.ndarray, "p e"]) -> Int64[np.ndarray, "k p"]:

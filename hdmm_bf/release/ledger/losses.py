@@ -90,7 +90,8 @@ class Balance:
         rho: the sum in zCDP, where pure epsilon counts as epsilon^2 / 2.
         epsilon_by_rho: what that sum is at the total's delta; None when the total has none.
         left_epsilon: the largest epsilon of Laplace or tree-norm noise that a next release could have.
-        left_rho: the largest rho of Gaussian noise that a next release could have.
+        left_rho: the largest rho of Gaussian noise that a next release could have: of rounded normal noise, if all
+            Gaussian releases so far were of it; else of any, by zCDP.
         left_plain: epsilon and delta that a next release of Gaussian noise could have by plain addition, if any.
         mu: of all Gaussian releases together; None when one has none, or there are none.
         epsilon_exact: what they and the pure ones are together at the total's delta, exactly or close from above.
@@ -211,7 +212,10 @@ def balance(total: Total, account: str, entries: list[Entry]) -> Balance:
         float(sums.rho),
         _epsilon_by_rho(total, sums.rho),
         _largest(lambda loss: sums.plus("laplace", repr(loss), None, None).within(total)),
-        _largest(lambda loss: sums.plus("gaussian", None, None, repr(loss)).within(total)),
+        max(
+            _largest(lambda loss: sums.plus("gaussian", None, None, repr(loss)).within(total)),
+            left_mu(total, entries) ** 2 / 2 * (1 - ROUNDING) if sums.mu_squared else 0.0,
+        ),
         _plain_rest(total, sums),
         analytic.up(composition.root_above(sums.mu_squared)) if sums.mu_squared else None,
         None if total.delta is None or sums.rho > _LARGEST_RHO else sums.epsilon_exact(float(total.delta)),
