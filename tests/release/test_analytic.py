@@ -15,6 +15,7 @@ from hdmm_bf.release import analytic
 from hdmm_bf.release.privacy import noise_variance
 from hdmm_bf.strategies.records import EdgeStrategy
 from tests.support.fits import shipped
+from tests.support.mistakes import _as_users_run_it  # noqa: F401
 from tests.support.noises import mean_of
 
 POINTS = [(0.2, 1.0), (1.0, 1.0), (5.0, 1.0), (0.01, 0.01), (1e-6, 1e-7), (20.0, 300.0), (137.0, 1e4), (3.0, 1e-3)]
@@ -111,3 +112,9 @@ def test_the_delta_of_a_release_is_what_was_asked_for():
     density = np.exp(-(((loss - mu**2 / 2) / mu) ** 2) / 2) / (mu * math.sqrt(2 * math.pi))
     found = np.trapezoid(-np.expm1(epsilon - loss) * density, loss)
     assert 0.999 * delta < found < delta * (1 + 1e-8)
+
+
+def test_an_accounting_that_there_is_none_of_is_refused():
+    fit = bf.fit("identity:3", "line:3")
+    with pytest.raises(InputError, match="accounting='rdp'"):
+        bf.plan(fit, epsilon=1.0, delta=1e-6, accounting="rdp")
