@@ -71,7 +71,7 @@ def _account(balance: Any, total: Any) -> list[str]:
     if balance.epsilon_by_rho is not None:
         zcdp += f", which is epsilon {number(balance.epsilon_by_rho)} at delta {total.delta}"
     if balance.epsilon_exact is not None:
-        zcdp += f"; exactly epsilon {number(balance.epsilon_exact)} at delta {total.delta}"
+        zcdp = f"together epsilon {number(balance.epsilon_exact)} at delta {total.delta}, rho {number(balance.rho)}"
     head = f"{balance.account}{also}: {count(balance.num_releases, 'release')}"
     return [head, f"  spent  {plain}; {zcdp}", f"  left   {balance.left}"]
 
