@@ -30,7 +30,7 @@ from hdmm_bf.cli.show import Choice, as_json, count, emit, facts, number, option
     type=Choice(["analytic", "zcdp"]),
     default="analytic",
     metavar="A",
-    help="For Gaussian noise: analytic (exact), or zcdp (more noise).",
+    help="For Gaussian noise: analytic, or zcdp.",
 )
 @click.option("--out", "-o", metavar="FILE", help="Answers: .csv, .parquet or .json.")
 @click.option("--queries", metavar="W", help="Answer this workload instead, on the same domain.")
@@ -63,10 +63,7 @@ def release(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Answer the workload of BUNDLE on data, private under the bundle's policy.
-
-    The noise is settled and its privacy confirmed before the data are read.
-    """
+    """Answer BUNDLE's workload privately; noise is settled before data are read."""
     from hdmm_bf import policy as policies
     from hdmm_bf.fit import loading
     from hdmm_bf.problem import inputs
