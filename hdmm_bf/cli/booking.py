@@ -76,6 +76,7 @@ _OPTIONS = (
     click.option("--total", metavar="E[,D]", help="Its total: epsilon[,delta], or rho=R."),
     click.option("--data-changed", is_flag=True, help="The data of that name have changed."),
     click.option("--same-data-as", metavar="NAME", help="This name's losses count here too."),
+    click.option("--common-pairs", is_flag=True, help="Under several policies, count what all protect."),
     click.option("--distinct-from", metavar="NAME", multiple=True, help="Equal counts, but other records."),
 )
 
@@ -92,11 +93,14 @@ def booking_options(command: Callable[..., None]) -> Callable[..., None]:
         total: str | None,
         data_changed: bool,
         same_data_as: str | None,
+        common_pairs: bool,
         distinct_from: tuple[str, ...],
         **others: object,
     ) -> None:
-        said = {"changed": data_changed, "same_data_as": same_data_as, "distinct_from": distinct_from}
-        needless = (data_id, total, new_ledger or None, data_changed or None, same_data_as, distinct_from or None)
+        said: JsonObject = {"changed": data_changed, "same_data_as": same_data_as, "distinct_from": distinct_from}
+        said |= {"common_pairs": common_pairs}
+        flags = (new_ledger, data_changed, distinct_from, common_pairs)
+        needless = (data_id, total, same_data_as, *(flag or None for flag in flags))
         command(*args, booking=_booking(ledger, data_id, new_ledger, total, said, needless), **others)
 
     for option in reversed(_OPTIONS):

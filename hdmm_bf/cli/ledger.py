@@ -10,13 +10,15 @@ from hdmm_bf._display import plain as escaped
 from hdmm_bf.cli.show import as_json, count, emit, number
 
 if TYPE_CHECKING:
-    from hdmm_bf.release.ledger import Balance, Entry, Total
+    from hdmm_bf._types import JsonObject
+    from hdmm_bf.release.ledger import Balance, Entry, Ledger, Total
 
 
 @click.command(short_help="List what was spent on which data.", epilog="Example: hdmm-bf ledger spent.db")
 @click.argument("file")
+@click.option("--bundle", metavar="B", help="Say what the next release of this bundle could still spend.")
 @as_json
-def ledger(file: str, as_json: bool) -> None:
+def ledger(file: str, bundle: str | None, as_json: bool) -> None:
     """List what was spent on which data, what is left, and the total that the ledger in FILE holds to."""
     from dataclasses import asdict
 
@@ -24,17 +26,45 @@ def ledger(file: str, as_json: bool) -> None:
 
     book = Ledger(file)
     balances, entries = book.balances(), book.entries()
+    rest = {balance.account: _next(book, balance, bundle) for balance in balances} if bundle is not None else {}
     if as_json:
-        accounts = [asdict(balance) for balance in balances]
+        accounts = [asdict(balance) | {"next": rest.get(balance.account)} for balance in balances]
         emit({"total": asdict(book.total), "accounts": accounts, "entries": [asdict(entry) for entry in entries]})
         return
     click.echo(f"{escaped(file)}: {book.total} for each set of data, {count(len(entries), 'release')}")
     for balance in balances:
         for line in _account(balance, book.total):
             click.echo(f"  {escaped(line)}")
+        if balance.account in rest:
+            click.echo(f"    next   {escaped(rest[balance.account]['words'])}")
         for entry in entries:
             if entry.data in balance.names:
                 click.echo(f"    {escaped(_line(entry))}")
+
+
+def _next(book: Ledger, balance: Balance, bundle: str) -> JsonObject:
+    """What a release of a bundle could still spend on the data of an account, as values and in words."""
+    from fractions import Fraction
+
+    from hdmm_bf._checks import InputError
+    from hdmm_bf.fit import loading
+    from hdmm_bf.release import analytic
+
+    made = loading.load(bundle)
+    try:
+        mu = book.left_mu(balance.account, made.problem.policy)
+    except InputError as refusal:
+        return {"words": str(refusal)}
+    if made.noise != "gaussian":
+        words = (
+            f"epsilon {number(balance.left_epsilon)} of {bundle}" if balance.left_epsilon else f"nothing of {bundle}"
+        )
+        return {"epsilon": balance.left_epsilon, "words": words}
+    delta = None if book.total.delta is None else float(book.total.delta)
+    epsilon = analytic.epsilon_for(Fraction(mu), delta) if mu and delta is not None else None
+    at = "" if epsilon is None else f", for example epsilon {number(epsilon)} with delta {book.total.delta}"
+    words = f"rho {number(mu * mu / 2)}{at}, of {bundle}" if mu else f"nothing of {bundle}"
+    return {"mu": mu, "rho": mu * mu / 2, "epsilon": epsilon, "delta": delta, "words": words}
 
 
 def _account(balance: Balance, total: Total) -> list[str]:
@@ -44,6 +74,8 @@ def _account(balance: Balance, total: Total) -> list[str]:
     zcdp = f"in zCDP rho {number(balance.rho)}"
     if balance.epsilon_by_rho is not None:
         zcdp += f", which is epsilon {number(balance.epsilon_by_rho)} at delta {total.delta}"
+    if balance.epsilon_exact is not None:
+        zcdp = f"together epsilon {number(balance.epsilon_exact)} at delta {total.delta}, rho {number(balance.rho)}"
     head = f"{balance.account}{also}: {count(balance.num_releases, 'release')}"
     return [head, f"  spent  {plain}; {zcdp}", f"  left   {balance.left}"]
 

@@ -17,7 +17,7 @@ from hdmm_bf.cli.show import Choice, as_json, count, emit, facts, number, option
 
 if TYPE_CHECKING:
     from hdmm_bf.fit.fit import Fit
-    from hdmm_bf.release.plan import Plan
+    from hdmm_bf.release.plan import Accounting, Plan
     from hdmm_bf.workload import Workload
 
 
@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 @click.option("--epsilon", type=option_number, metavar="E", help="Privacy loss.")
 @click.option("--delta", type=option_number, metavar="D", help="For Gaussian noise: chance that it is exceeded.")
 @click.option("--rho", type=option_number, metavar="R", help="For Gaussian noise: zCDP instead of both.")
+@click.option(
+    "--accounting",
+    type=Choice(["analytic", "zcdp"]),
+    default="analytic",
+    metavar="A",
+    help="For Gaussian noise: analytic, or zcdp.",
+)
 @click.option("--out", "-o", metavar="FILE", help="Answers: .csv, .parquet or .json.")
 @click.option("--queries", metavar="W", help="Answer this workload instead, on the same domain.")
 @click.option("--estimate", metavar="FILE", help="Also write the estimated histogram.")
@@ -50,6 +57,7 @@ def release(
     epsilon: float | None,
     delta: float | None,
     rho: float | None,
+    accounting: Accounting,
     out: str | None,
     queries: str | None,
     estimate: str | None,
@@ -61,10 +69,7 @@ def release(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Answer the workload of BUNDLE on data, private under the bundle's policy.
-
-    The noise is settled and its privacy confirmed before the data are read.
-    """
+    """Answer BUNDLE's workload privately; noise is settled before data are read."""
     from hdmm_bf import policy as policies
     from hdmm_bf.fit import loading
     from hdmm_bf.problem import inputs
@@ -77,7 +82,7 @@ def release(
     if booking is not None:
         booking.check_name()
     made = loading.load(bundle, expect=expect)
-    settled = plan(made, epsilon=epsilon, delta=delta, rho=rho)
+    settled = plan(made, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting)
     steps = [step.strip() for step in postprocess.split(",")] if postprocess else []
     asked = None if queries is None else inputs.as_workload(queries)
     _check_files([out, estimate], [data, booking and booking.path], [bundle, queries], overwrite=overwrite)
@@ -177,7 +182,8 @@ def _worst(settled: Plan) -> str:
 def _noise(settled: Plan) -> str:
     if settled.noise == "norm":
         return "whole numbers on the cells, by the norm of a tree"
-    return f"discrete {settled.noise}, standard deviation {number(settled.stddev)} on the strategy's answers"
+    kind = "rounded normal" if settled.mu is not None else f"discrete {settled.noise}"
+    return f"{kind}, standard deviation {number(settled.stddev)} on the strategy's answers"
 
 
 @contextlib.contextmanager

@@ -22,8 +22,8 @@ from hdmm_bf.bounds.dense import Bounds
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.problem.goal import Groups, Targets, goal
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.release.plan import plan
-from hdmm_bf.release.privacy import loss_for, zcdp_epsilon
+from hdmm_bf.release.plan import Accounting, plan
+from hdmm_bf.release.privacy import loss_for
 from hdmm_bf.release.reconstruction import Recovery, recovery
 from hdmm_bf.strategies import Status, TracePoint
 from hdmm_bf.strategies.records import Strategy
@@ -225,18 +225,30 @@ class Fit:
         return SENTENCES[self.status]
 
     def expected_error(
-        self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        accounting: Accounting = "analytic",
     ) -> float:
         """Return the expected total squared error of a release over all queries as written.
 
         Guarantees:
             The same as of `plan` with these arguments, as are `rmse`, `per_query_stddev` and `epsilon_for`.
         """
-        return plan(self, epsilon=epsilon, delta=delta, rho=rho).expected_error
+        return plan(self, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting).expected_error
 
-    def rmse(self, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None) -> float:
+    def rmse(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        accounting: Accounting = "analytic",
+    ) -> float:
         """Return the root mean squared error of an answer of a release."""
-        return plan(self, epsilon=epsilon, delta=delta, rho=rho).rmse
+        return plan(self, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting).rmse
 
     def epsilon_for(
         self,
@@ -245,6 +257,7 @@ class Fit:
         stddev: Targets | None = None,
         largest: float | None = None,
         delta: float | None = None,
+        accounting: Accounting = "analytic",
         groups: Groups | None = None,
     ) -> float:
         """Return the smallest epsilon at which a release is good enough.
@@ -254,6 +267,7 @@ class Fit:
             stddev: the standard deviation that every query may have (one for all, or one each; NaN asks for none), or
             largest: the largest standard deviation of any query.
             delta: for Gaussian noise, the probability that epsilon is exceeded.
+            accounting: for Gaussian noise, "analytic" or "zcdp"; see `plan`.
             groups: for stddev={group: target}, the name of every query's group.
 
         Guarantees:
@@ -268,11 +282,12 @@ class Fit:
             raise fail("fit.epsilon_for", f"an error of {wanted:g}", problem, "Publish them.")
         if delta is None:
             return loss_for(wanted, lambda epsilon: reached({"epsilon": epsilon}))
-        return zcdp_epsilon(loss_for(wanted, lambda rho: reached({"rho": rho})), delta)
+        rho = loss_for(wanted, lambda rho: reached({"rho": rho, "accounting": accounting}))
+        return plan(self, rho=rho, accounting=accounting).epsilon_at(delta)
 
     def _measure(
         self, *, rmse: float | None, stddev: Targets | None, largest: float | None, groups: Groups | None
-    ) -> tuple[float, Callable[[dict[str, float]], float]]:
+    ) -> tuple[float, Callable[[JsonObject], float]]:
         """Return what is wanted as a number, and what a release of a given loss has of it."""
         if sum(value is not None for value in (rmse, stddev, largest)) != 1:
             advice = "Give exactly one of them."
@@ -298,10 +313,11 @@ class Fit:
         epsilon: float | None = None,
         delta: float | None = None,
         rho: float | None = None,
+        accounting: Accounting = "analytic",
         queries: Sequence[int] | None = None,
     ) -> RealVector:
         """Return the standard deviation that a release gives every answer, or those of the chosen queries."""
-        settled = plan(self, epsilon=epsilon, delta=delta, rho=rho)
+        settled = plan(self, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting)
         m = self.problem.workload.num_queries
         chosen = None if queries is None else whole_numbers("fit.per_query_stddev", "queries", queries)
         if chosen is not None and chosen.size and not (chosen.min() >= 0 and chosen.max() < m):

@@ -117,7 +117,7 @@ def compare_noises(
 
 def _row(problem: Problem, made: Fit, budget: dict[str, float]) -> NoiseRow:
     promise = ", ".join(f"{name} {value:g}" for name, value in budget.items())
-    settled = plan(made, **budget)
+    settled = plan(made, epsilon=budget["epsilon"], delta=budget.get("delta"))
     total = problem.goal.kind == "total"
     asked = settled.rmse if total else asked_of(problem, made.recovery.variances(problem.workload, settled))
     return NoiseRow(made.noise, made.family, promise, settled.rmse, settled.worst_stddev, asked, made)

@@ -67,7 +67,7 @@ class ExactSums:
         self._S = WholeMatrix(strategy.integers)
         self._P = problem.P
 
-    def private_sum(self, kept: Int64[np.ndarray, " k"], noise: Int64[np.ndarray, " r"]) -> RealVector:
+    def private_sum(self, kept: Int64[np.ndarray, " k"], noise: AnyArray) -> RealVector:
         """Return x + P S^+ noise over the kept cells, correctly rounded to a shifted grid."""
         shift = 2 * secrets.randbits(_SHIFT_BITS) + 1  # odd: over 2^(65 + GRID_BITS), never on a coarser point
         head, tail = self._P.head, self._P.tail

@@ -178,7 +178,7 @@ class MatrixRecovery(Recovery):
         """Return the histogram as int64, one entry per cell."""
         return checked_counts(self.problem, counts)
 
-    def _noise(self, settled: Plan, callback: Progress) -> Int64[np.ndarray, " r"]:
+    def _noise(self, settled: Plan, callback: Progress) -> AnyArray:
         sampler = settled.row_sampler
         if sampler is None:  # sensitivity zero: every answer is public
             return np.zeros(self.strategy.num_rows, dtype=np.int64)

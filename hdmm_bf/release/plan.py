@@ -1,8 +1,8 @@
 """The plan of a release: which noise, how much, and what it will cost, settled before any data are read.
 
-A plan holds the discrete noise for a strategy's exact integer sensitivity. Its privacy map, OpenDP's own, has been
-asked and has confirmed the request; for (epsilon, delta) the noise is accounted in rho-zCDP, and OpenDP's conversion
-has confirmed that too.
+A plan holds the whole-number noise for a strategy's exact integer sensitivity, and its privacy map has confirmed the
+request. Gaussian noise is a rounded normal variable with the exact (epsilon, delta) of the Gaussian mechanism; with
+accounting "zcdp" it is OpenDP's discrete Gaussian, accounted in rho-zCDP, whose conversion OpenDP has confirmed too.
 """
 
 from __future__ import annotations
@@ -10,20 +10,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property, singledispatch
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, final, get_args, runtime_checkable
 
 from hdmm_bf._checks import fail
 from hdmm_bf._types import JsonObject, Noise, RealVector
 from hdmm_bf.bounds.unbiased import unbiased_error
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.problem.transform import Problem
+from hdmm_bf.release import analytic, tree_noise
 from hdmm_bf.release import noise as samplers
-from hdmm_bf.release import tree_noise
 from hdmm_bf.release.noise import Sampler
-from hdmm_bf.release.privacy import noise_variance, weak_promises, zcdp_epsilon, zcdp_rho
+from hdmm_bf.release.privacy import gaussian_sigma, noise_variance, weak_promises, zcdp_epsilon, zcdp_rho
 from hdmm_bf.release.tree_noise import TreeSampler
 from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, Strategy, TreeNorm
+
+Accounting: TypeAlias = Literal["analytic", "zcdp"]
+"""How Gaussian noise is calibrated to epsilon and delta: exactly, or through zero-concentrated privacy."""
 
 _LARGEST_CONVERTED = 1e4
 
@@ -61,7 +65,7 @@ class Plan:
         noise: "laplace", "gaussian" or "norm".
         epsilon: the epsilon asked for, or None when rho was.
         delta: the delta asked for, or None.
-        rho: the zCDP parameter of Gaussian noise, or None.
+        rho: the zCDP parameter of Gaussian noise, or None; half the square of `mu`.
         sampler: the noise on the strategy's integers, or on the cells; None when every answer is public and no noise is
             needed.
         calibrated: the exact sensitivity of the integers that the noise was made for.
@@ -129,7 +133,24 @@ class Plan:
         return None if self.unbiased_error is None else math.sqrt(self.unbiased_error / self.num_queries)
 
     @property
-    def loss(self) -> dict[str, float | None]:
+    def accounting(self) -> Accounting:
+        """How Gaussian noise was calibrated, which is also its law: rounded normal, or OpenDP's discrete Gaussian."""
+        own = self.sampler
+        return "zcdp" if isinstance(own, Sampler) and (own.noise, own.law) == ("gaussian", "discrete") else "analytic"
+
+    @property
+    def mu(self) -> float | None:
+        """The parameter of Gaussian differential privacy (GDP), rounded up; None where there is none."""
+        return None if self._exact_mu is None else analytic.up(self._exact_mu)
+
+    @property
+    def _exact_mu(self) -> Fraction | None:
+        if not isinstance(self.sampler, Sampler) or self.sampler.law != "rounded":
+            return None
+        return analytic.mu_above(self.calibrated, self.sampler.scale)
+
+    @property
+    def loss(self) -> dict[str, Any]:
         """What the noise is made for: rho of Gaussian noise, epsilon of the others."""
         return {"rho": self.rho} if self.noise == "gaussian" else {"epsilon": self.epsilon}
 
@@ -138,10 +159,11 @@ class Plan:
         """The guarantee, in words."""
         if self.noise != "gaussian":
             return f"epsilon = {self.epsilon:g}"
-        parts = [f"rho = {self.rho:.6g} (zCDP)"]
-        if self.epsilon is not None:
-            parts.insert(0, f"epsilon = {self.epsilon:g}, delta = {self.delta:g}")
-        return ", by ".join(parts)
+        by = f"rho = {self.rho:.6g} (zCDP)"
+        if self.epsilon is None:
+            return by
+        by = by if self.mu is None else f"mu = {self.mu:.6g} (GDP)"
+        return f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, by {by}"
 
     @property
     def warnings(self) -> list[str]:
@@ -174,16 +196,18 @@ class Plan:
         asked = self.rho if self.noise == "gaussian" else self.epsilon
         lossy = asked is None or not privacy_loss(self.sampler, self.calibrated, problem) <= asked
         if not lossy and isinstance(self.sampler, Sampler) and self.epsilon is not None and self.delta is not None:
-            lossy = not samplers.approximate_epsilon(self.sampler, self.calibrated, self.delta) <= self.epsilon
+            lossy = not samplers.keeps(self.sampler, self.calibrated, self.epsilon, self.delta)
         if lossy or self.sampler.noise != self.noise:
             raise fail("release", "plan", "has less noise than its promise needs", "Make a new plan.")
 
     def epsilon_at(self, delta: float) -> float:
         """Return the epsilon that holds at a delta."""
-        if self.rho is None:
-            assert self.epsilon is not None
-            return self.epsilon
-        return zcdp_epsilon(self.rho, delta)
+        if self._exact_mu is not None:
+            return analytic.epsilon_for(self._exact_mu, delta)
+        if self.rho is not None:
+            return zcdp_epsilon(self.rho, delta)
+        assert self.epsilon is not None
+        return self.epsilon
 
     def summary(self) -> JsonObject:
         """Return the privacy parameters and the expected error as plain values."""
@@ -192,6 +216,8 @@ class Plan:
             "epsilon": self.epsilon,
             "delta": self.delta,
             "rho": self.rho,
+            "mu": self.mu,
+            "accounting": self.accounting if self.noise == "gaussian" else None,
             "noise_scale": self.scale,
             "grid_bits": self.bits,
             "expected_error": self.expected_error,
@@ -202,7 +228,14 @@ class Plan:
         }
 
 
-def plan(fit: Fitted, *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None) -> Plan:
+def plan(
+    fit: Fitted,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    accounting: Accounting = "analytic",
+) -> Plan:
     """Settle the noise of a release and check it against the request, before any data are read.
 
     Args:
@@ -210,27 +243,28 @@ def plan(fit: Fitted, *, epsilon: float | None = None, delta: float | None = Non
         epsilon: the privacy loss; alone for pure epsilon, with delta for Gaussian noise.
         delta: the probability that it is exceeded.
         rho: the zCDP parameter, instead of epsilon and delta.
+        accounting: for Gaussian noise, "analytic": rounded normal noise with the exact delta of the Gaussian mechanism;
+            "zcdp": discrete Gaussian noise by way of zCDP, which needs more noise for the same epsilon and delta.
 
     Guarantees:
-        OpenDP's privacy map of the noise, at the exact integer sensitivity of the strategy under the policy, is at most
-        what was asked for; for tree norms, the loss that is derived from the ratios of the noise on every policy edge.
+        The privacy map of the noise, at the exact integer sensitivity of the strategy under the policy, is at most what
+        was asked for: OpenDP's for discrete noise; for rounded normal noise the enclosed delta of the Gaussian
+        mechanism; for tree norms the loss that is derived from the ratios of the noise on every policy edge.
     """
+    if accounting not in get_args(Accounting):
+        raise fail("release", f"accounting={accounting!r}", "is none", f"Use one of {', '.join(get_args(Accounting))}.")
     certificate = fit.certificate
     noise_variance(certificate.noise, epsilon=epsilon, delta=delta, rho=rho)  # refuses what does not go together
     if epsilon is not None and delta is not None and epsilon > _LARGEST_CONVERTED:
-        problem = f"is beyond {_LARGEST_CONVERTED:g}, where zCDP is not converted"
+        problem = f"is beyond {_LARGEST_CONVERTED:g}, where Gaussian noise is not calibrated"
         raise fail("release", f"epsilon={epsilon}", problem, "Use a smaller epsilon, or rho.")
     floor = _unbiased_error(fit, epsilon=epsilon, delta=delta, rho=rho)
-    if certificate.noise == "gaussian" and rho is None:
-        assert epsilon is not None
-        assert delta is not None
-        rho = zcdp_rho(epsilon, delta)
     exact = certificate.sensitivity_exact
-    sampler = None
-    if exact > 0:
-        sampler = noise_for(fit.strategy, fit.problem, exact, epsilon if rho is None else rho, certificate.noise)
-        if isinstance(sampler, Sampler) and epsilon is not None and delta is not None:
-            rho, sampler = _confirmed(exact, sampler, epsilon, delta)
+    sampler: Sampler | TreeSampler | None = None
+    if certificate.noise == "gaussian":
+        rho, sampler = _gaussian(exact, epsilon, delta, rho, accounting)
+    elif exact > 0:
+        sampler = noise_for(fit.strategy, fit.problem, exact, epsilon)
     m = fit.problem.workload.num_queries
     settled = Plan(certificate.noise, epsilon, delta, rho, sampler, exact, certificate.bits, m)
     settled = replace(settled, predict=lambda own: _expected_error(fit, own), unbiased_error=floor)
@@ -259,15 +293,13 @@ def _expected_error(fit: Fitted, settled: Plan) -> float:
 
 
 @singledispatch
-def noise_for(
-    strategy: object, problem: Problem, exact: int, loss: float | None, noise: Noise
-) -> Sampler | TreeSampler:
-    """Return the noise of a strategy for a privacy loss; one implementation per record."""
+def noise_for(strategy: object, problem: Problem, exact: int, loss: float | None) -> Sampler | TreeSampler:
+    """Return the noise of a strategy for a pure epsilon; one implementation per record."""
     raise TypeError(f"no noise for {type(strategy).__name__}")
 
 
 @noise_for.register
-def _(strategy: TreeNorm, problem: Problem, exact: int, loss: float | None, noise: Noise) -> Sampler | TreeSampler:
+def _(strategy: TreeNorm, problem: Problem, exact: int, loss: float | None) -> Sampler | TreeSampler:
     assert loss is not None
     sampler = tree_noise.tree_sampler(strategy, problem.policy, loss)
     if not sampler.loss <= loss:  # tables are made, and the loss derived from them, when something is drawn
@@ -277,9 +309,9 @@ def _(strategy: TreeNorm, problem: Problem, exact: int, loss: float | None, nois
 
 @noise_for.register(MatrixStrategy)
 @noise_for.register(ProductStrategy)
-def _(_: object, problem: Problem, exact: int, loss: float | None, noise: Noise) -> Sampler | TreeSampler:
+def _(_: object, problem: Problem, exact: int, loss: float | None) -> Sampler | TreeSampler:
     assert loss is not None
-    sampler = samplers.laplace(exact, loss) if noise == "laplace" else samplers.gaussian(exact, loss)
+    sampler = samplers.laplace(exact, loss)
     if not sampler.loss <= loss:
         raise fail("release", f"loss {sampler.loss}", f"is more than the {loss} asked for", "Report this as a bug.")
     return sampler
@@ -290,6 +322,25 @@ def privacy_loss(sampler: Sampler | TreeSampler, sensitivity: int, problem: Prob
     if isinstance(sampler, TreeSampler):
         return tree_noise.privacy_loss(sampler, problem.policy.edges)
     return samplers.privacy_loss(sampler, sensitivity)
+
+
+def _gaussian(
+    exact: int, epsilon: float | None, delta: float | None, rho: float | None, accounting: Accounting
+) -> tuple[float, Sampler | None]:
+    """Return rho and the noise of a squared sensitivity; none where everything is public."""
+    if epsilon is None or delta is None:
+        assert rho is not None
+        made = (samplers.rounded if accounting == "analytic" else samplers.gaussian)(exact, rho) if exact else None
+        if made is not None and not made.loss <= rho:
+            raise fail("release", f"loss {made.loss}", f"is more than the {rho} asked for", "Report this as a bug.")
+        return rho, made
+    if accounting == "zcdp":
+        loss = zcdp_rho(epsilon, delta)
+        return (loss, None) if exact == 0 else _confirmed(exact, samplers.gaussian(exact, loss), epsilon, delta)
+    if exact == 0:
+        return 0.5 / gaussian_sigma(epsilon, delta) ** 2, None
+    made = samplers.rounded_for(exact, epsilon, delta)
+    return made.loss, made
 
 
 def _confirmed(exact: int, sampler: Sampler, epsilon: float, delta: float) -> tuple[float, Sampler]:

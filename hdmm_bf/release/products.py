@@ -78,7 +78,7 @@ class ProductRecovery(Recovery):
         """Return the noisy answers of every block; rows of precision 0 are not measured."""
         measured, done = [], 0
         for block, answers in zip(self.strategy.blocks, exact, strict=True):
-            noise = draw_rows(settled.noise, row_scales(block, settled), _counting(callback, done))
+            noise = draw_rows(settled.row_sampler, row_scales(block, settled), _counting(callback, done))
             done += noise.size
             noisy = np.ldexp((answers + noise).astype(np.float64), -sum(block.bits))
             measured.append(np.where(block.full_precisions > 0, noisy, 0.0))

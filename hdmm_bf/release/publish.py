@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 from hdmm_bf.certificate import exact_sensitivity, grid_bits
 from hdmm_bf.release.ledger import Account
-from hdmm_bf.release.plan import Fitted, Plan, plan
+from hdmm_bf.release.plan import Accounting, Fitted, Plan, plan
 from hdmm_bf.release.release import Release
 
 
@@ -32,6 +32,7 @@ def release(
     epsilon: float | None = None,
     delta: float | None = None,
     rho: float | None = None,
+    accounting: Accounting = "analytic",
     account: Account | None = None,
     callback: Callable[[int], None] | None = None,
 ) -> Release:
@@ -44,6 +45,7 @@ def release(
         epsilon: the privacy loss; alone for pure epsilon, with delta for Gaussian noise.
         delta: the probability that it is exceeded.
         rho: the zCDP parameter, instead of epsilon and delta.
+        accounting: for Gaussian noise, "analytic" or "zcdp"; see `plan`.
         account: the data's account in a ledger; the loss is counted as spent before noise is drawn.
         callback: told how many numbers of noise were drawn.
 
@@ -51,7 +53,7 @@ def release(
         For databases that are neighbours under the policy, the distributions of everything in the result differ by at
         most what was asked for. The distributions are those of exact integer noise, not of floating-point noise.
     """
-    settled = plan(fit, epsilon=epsilon, delta=delta, rho=rho)
+    settled = plan(fit, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting)
     for sentence in settled.warnings:
         warnings.warn(sentence, UserWarning, stacklevel=2)
     return publish(settled, fit, counts, account=account, callback=callback)
@@ -81,6 +83,6 @@ def publish(
     data = recovery.read(counts)
     exact = recovery.measure(data, settled)
     if account is not None:
-        account.book(settled, policy=problem.policy.title, data=data)
+        account.book(settled, policy=problem.policy, data=data)
     measured = recovery.add_noise(exact, data, settled, callback)
     return Release(problem, settled, measured, recovery)

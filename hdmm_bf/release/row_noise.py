@@ -9,14 +9,15 @@ import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-from jaxtyping import Int64
 
-from hdmm_bf._types import Noise
+from hdmm_bf._types import AnyArray, Noise
 from hdmm_bf.certificate.exact import row_weight
 from hdmm_bf.release import noise as samplers
+from hdmm_bf.release.noise import Sampler
 from hdmm_bf.release.plan import Plan
 from hdmm_bf.strategies.records import AnyTensor, Block
 
@@ -24,7 +25,7 @@ _MOST_THREADS = 4
 
 
 def row_scales(block: Block, settled: Plan) -> AnyTensor:
-    """Return the scale of the discrete noise of every row, in units of its integers; 0 for rows that need none.
+    """Return the scale of the noise of every row, in units of its integers; 0 for rows that need none.
 
     Guarantees:
         A row of precision M has a scale s with s^2 M >= (scale 2^bits)^2 (Gaussian) or s row_weight(M) >= scale 2^bits
@@ -57,17 +58,20 @@ def row_variances(block: Block, settled: Plan) -> AnyTensor:
     """Return the variance of the noise of every row, in units of the rows; 0 for rows that have none."""
     scales = row_scales(block, settled)
     levels, place = np.unique(scales, return_inverse=True)
-    found = [samplers.Sampler(settled.noise, level, 0.0).variance if level > 0 else 0.0 for level in levels.tolist()]
+    own = settled.row_sampler
+    found = [0.0 if own is None or level == 0 else replace(own, scale=level).variance for level in levels.tolist()]
     return np.asarray(np.ldexp(np.array(found)[place].reshape(scales.shape), -2 * sum(block.bits)))
 
 
-def draw_rows(noise: Noise, scales: AnyTensor, callback: Callable[[int], None] | None) -> Int64[np.ndarray, ...]:
-    """Draw independent noise with one sampler for each different scale."""
+def draw_rows(sampler: Sampler | None, scales: AnyTensor, callback: Callable[[int], None] | None) -> AnyArray:
+    """Draw independent noise of a sampler's law, with one of its own for each different scale."""
     levels, place, counts = np.unique(scales, return_inverse=True, return_counts=True)
     order = np.argsort(place.ravel(), kind="stable")
-    drawn, start = np.zeros(scales.size, dtype=np.int64), 0
+    drawn: AnyArray = np.zeros(scales.size, dtype=np.int64)
+    start = 0
     with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
-        for part in pool.map(lambda level, size: _samples(noise, level, size), levels.tolist(), counts.tolist()):
+        for part in pool.map(lambda level, size: _samples(sampler, level, size), levels.tolist(), counts.tolist()):
+            drawn = drawn.astype(object) if part.dtype == object else drawn
             drawn[order[start : start + part.size]] = part
             start += part.size
             if callback is not None:
@@ -75,5 +79,7 @@ def draw_rows(noise: Noise, scales: AnyTensor, callback: Callable[[int], None] |
     return drawn.reshape(scales.shape)
 
 
-def _samples(noise: Noise, scale: float, size: int) -> Int64[np.ndarray, " size"]:
-    return samplers.at_scale(noise, scale).draw(size) if scale > 0 else np.zeros(size, dtype=np.int64)
+def _samples(sampler: Sampler | None, scale: float, size: int) -> AnyArray:
+    if sampler is None or scale == 0:
+        return np.zeros(size, dtype=np.int64)
+    return samplers.at_scale(sampler.noise, scale, sampler.law).draw(size)

@@ -94,8 +94,8 @@ def test_ledger_lists_what_was_spent_on_which_data(folder):
     assert head == "spent.db: epsilon = 2.0, delta = 1e-05 for each set of data, 3 releases"
     people, spent, left, first, second, shops, paid, rest, third = lines
     assert (people, shops) == ("  people: 2 releases", "  shops 2020: 1 release")
-    assert spent.startswith("    spent  no plain sum; in zCDP rho 0.0")
-    assert spent.endswith("at delta 1e-05")
+    assert spent.startswith("    spent  no plain sum; together epsilon 0.889")
+    assert spent.endswith("at delta 1e-05, rho 0.0290145")
     assert "people  line:6  epsilon 1.0, delta 1e-06  a.csv" in first
     assert "people  line:6  rho 0.001  b.csv" in second
     assert paid.startswith("    spent  epsilon 1; in zCDP rho 0.5, which is epsilon ")

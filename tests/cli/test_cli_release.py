@@ -40,7 +40,7 @@ def test_words_say_the_promise_the_error_and_what_is_public(folder):
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert "all-range:6 under line:6, 21 queries" in result.stdout
-    assert "epsilon = 1, delta = 1e-06, by rho = " in result.stdout
+    assert "epsilon = 1, delta = 1e-06, by mu = " in result.stdout
     assert "the total number of records" in result.stdout
     assert "Wrote a.parquet, cells.json" in result.stdout
     assert str(SECRET) not in result.stdout
@@ -246,3 +246,15 @@ def test_help_fits_on_a_screen_and_its_example_runs(folder):
     example = " ".join(run("release", "--help").stdout.split("Example: hdmm-bf ")[1].split())
     assert call(*example.split(), cwd=folder).returncode == 0
     assert (folder / "answers.csv").is_file()
+
+
+def test_accounting_by_way_of_zcdp_is_there_by_name(folder):
+    """The same promise with 7 % more error; an accounting that there is none of is refused."""
+    plans = [
+        json.loads(call("release", "g.bf", *GAUSSIAN, "--dry-run", "--json", *more, cwd=folder).stdout)
+        for more in ((), ("--accounting", "zcdp"))
+    ]
+    assert [plan["accounting"] for plan in plans] == ["analytic", "zcdp"]
+    assert (plans[0]["mu"] ** 2 / 2, plans[1]["mu"]) == (pytest.approx(plans[0]["rho"]), None)
+    assert 1.07 < plans[1]["rmse"] / plans[0]["rmse"] < 1.08
+    assert call("release", "g.bf", *GAUSSIAN, "--dry-run", "--accounting", "rdp", cwd=folder).returncode == 2

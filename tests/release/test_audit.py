@@ -195,6 +195,25 @@ def test_a_hundred_thousand_draws_of_a_tree_norm_lose_what_was_claimed():
     assert planted > claim
 
 
+def test_a_hundred_thousand_draws_of_normal_noise_lose_what_was_claimed():
+    """Quotes rounded_normal: Whole answers plus this noise are the ideal Gaussian mechanism, rounded.
+
+    What is published of the row that the step moves is A x + k, and k is drawn without a look at x: so many are drawn.
+    0.9 of sigma must be caught, for a claim in rho and for one of epsilon and delta.
+    """
+    fit, shift = prefix_sums("gaussian"), 1 << 16
+    for asked in ({"rho": 0.5}, {"epsilon": 1.0, "delta": 1e-6}):
+        settled = bf.plan(fit, **asked)
+        sampler = settled.row_sampler
+        weak = dataclasses.replace(sampler, scale=0.9 * sampler.scale)
+        found, planted = (
+            bounded_below(drawn.draw(count), shift + drawn.draw(count), concentrated)
+            for drawn, count in ((sampler, 100_000), (weak, 100_000 if "rho" in asked else 1_000_000))
+        )
+        assert (0.85 if "rho" in asked else 0.6) * settled.rho < found < settled.rho
+        assert planted > settled.rho
+
+
 def test_the_bounds_are_those_of_clopper_and_pearson():
     for hits, trials in ((0, 50), (3, 50), (50, 50), (400, 1000)):
         interval = stats.binomtest(hits, trials).proportion_ci(confidence_level=1 - WRONG, method="exact")

@@ -230,7 +230,9 @@ def test_a_release_says_what_it_is_in_words_and_in_plain_values(laplace, gaussia
     assert out.summary()["discloses"] == out.discloses == laplace.discloses
     assert out.plan.epsilon_at(1e-6) == 0.5
     settled = bf.plan(gaussian, epsilon=1.0, delta=1e-6)
-    assert settled.promise == f"epsilon = 1, delta = 1e-06, by rho = {settled.rho:.6g} (zCDP)"
+    assert settled.promise == f"epsilon = 1, delta = 1e-06, by mu = {settled.mu:.6g} (GDP)"
+    by_way = bf.plan(gaussian, epsilon=1.0, delta=1e-6, accounting="zcdp")
+    assert by_way.promise == f"epsilon = 1, delta = 1e-06, by rho = {by_way.rho:.6g} (zCDP)"
     assert bf.plan(gaussian, rho=0.25).promise == "rho = 0.25 (zCDP)"
 
 

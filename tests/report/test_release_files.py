@@ -98,7 +98,7 @@ def test_the_estimate_comes_back_bit_by_bit(released, suffix, tmp_path):
 
 
 def test_the_header_names_the_policy_the_loss_and_what_is_public(released, tmp_path):
-    for noise, privacy in (("gaussian", "epsilon = 1.25, delta = 1e-06, by rho = "), ("laplace", "epsilon = 0.5")):
+    for noise, privacy in (("gaussian", "epsilon = 1.25, delta = 1e-06, by mu = "), ("laplace", "epsilon = 0.5")):
         text = write_answers(released[noise], tmp_path / "a.csv", level=0.95).read_text()
         head = [line for line in text.splitlines() if line.startswith("# ")]
         assert f"# made by: hdmm_bf {bf.__version__}" in head

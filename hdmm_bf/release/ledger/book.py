@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hmac
+import math
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -13,27 +14,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from hdmm_bf._checks import fail
+from hdmm_bf.policy import Policy
 from hdmm_bf.release.ledger import storage
+from hdmm_bf.release.ledger.graphs import COMMON, Graph, balance_of, left_mu_under, views
 from hdmm_bf.release.ledger.losses import (
     Balance,
     Cost,
     Entry,
     Total,
-    balance,
     is_loss,
     is_total,
     is_written,
     within,
     written,
 )
-from hdmm_bf.release.ledger.migration import migrate
+from hdmm_bf.release.ledger.migration import migrate, migrate_second
 from hdmm_bf.release.ledger.names import account_name, fingerprint
 
 if TYPE_CHECKING:
     from hdmm_bf.release.plan import Plan
 
 _HASH = re.compile(r"[0-9a-f]{64}")
-_COLUMNS = "at, data, policy, noise, epsilon, delta, rho, published, remark, account, fingerprint"
+_COLUMNS = "at, data, policy, noise, epsilon, delta, rho, published, remark, account, fingerprint, mu, digest"
 
 
 @final
@@ -45,11 +47,13 @@ class Claim:
         changed: they are not those of earlier releases, for example because records were added.
         same_data_as: another account is of the same data; its losses count in this one from now on.
         distinct_from: these accounts have equal counts, but are of other records.
+        common_pairs: releases under several policies count for the pairs of values that all of them protect alone.
     """
 
     changed: bool = False
     same_data_as: str | None = None
     distinct_from: tuple[str, ...] = ()
+    common_pairs: bool = False
 
     @property
     def remark(self) -> str | None:
@@ -57,6 +61,7 @@ class Claim:
         parts = ["the data changed"] if self.changed else []
         parts += [] if self.same_data_as is None else [f"the same data as {self.same_data_as}"]
         parts += [f"other records than {name}" for name in self.distinct_from]
+        parts += [COMMON] if self.common_pairs else []
         return "; ".join(parts) or None
 
 
@@ -70,19 +75,31 @@ class Account:
     claim: Claim = Claim()
     entries: list[int] = field(default_factory=list, compare=False)
 
-    def book(self, settled: Plan, *, policy: str, data: object) -> int:
+    def book(self, settled: Plan, *, policy: Policy, data: object) -> int:
         """Count what a plan costs as spent on data; a plan without noise, all public, is noted and costs nothing."""
+        where: dict[str, Any] = {"policy": policy.title, "graph": Graph.of(policy), "data": data}
         if settled.sampler is None:
-            return self.spend("public", epsilon=None, delta=None, rho=None, policy=policy, data=data)
-        loss = {"epsilon": settled.epsilon, "delta": settled.delta, "rho": settled.rho}
-        return self.spend(settled.noise, **loss, policy=policy, data=data)
+            return self.spend("public", epsilon=None, delta=None, rho=None, **where)
+        mu = None if settled.mu is None else math.nextafter(settled.mu, math.inf)  # not less when it is written out
+        loss: dict[str, Any] = {"epsilon": settled.epsilon, "delta": settled.delta, "rho": settled.rho, "mu": mu}
+        return self.spend(settled.noise, **loss, **where)
 
     def spend(
-        self, noise: Cost, *, epsilon: float | None, delta: float | None, rho: float | None, policy: str, data: object
+        self,
+        noise: Cost,
+        *,
+        epsilon: float | None,
+        delta: float | None,
+        rho: float | None,
+        policy: str,
+        data: object,
+        mu: float | None = None,
+        graph: Graph | None = None,
     ) -> int:
         """Count a loss as spent, or refuse when the total would be exceeded. Returns the number of the entry."""
-        loss = {"epsilon": epsilon, "delta": delta, "rho": rho}
-        entry = self.ledger.spend(self.name, noise, **loss, policy=policy, data=data, claim=self.claim)
+        loss: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+        where: dict[str, Any] = {"policy": policy, "graph": graph, "data": data}
+        entry = self.ledger.spend(self.name, noise, **loss, **where, claim=self.claim)
         self.entries.append(entry)
         return entry
 
@@ -116,8 +133,11 @@ class Ledger:
 
     Guarantees:
         The losses recorded for one account never exceed the total: their sum (epsilons and deltas), or their sum in
-        zCDP converted to the total's delta, is at most it. A release counts from before its noise is drawn. Data that
-        are known under another name, and a name whose data changed, are refused unless the account says so.
+        zCDP converted to the total's delta, or their exact composition where noise is rounded normal, is at most it.
+        Under several policies this holds for every edge of each of them, an edge that a policy lacks costing its
+        distance there; policies that cannot be compared are refused, unless the account says `common_pairs`.
+        A release counts from before its noise is drawn. Data that are known under another name, and a name whose data
+        changed, are refused unless the account says so.
     """
 
     def __init__(
@@ -141,8 +161,11 @@ class Ledger:
         if new:
             storage.create(self.path, wanted)
         with storage.opened(self.path) as base:
-            if storage.schema_of(self.path, base) == storage.OLD_SCHEMA:
+            version = storage.schema_of(self.path, base)
+            if version == storage.OLD_SCHEMA:
                 migrate(self.path, base)
+            elif version == storage.SECOND_SCHEMA:
+                migrate_second(base)
             self.total, self._salt = self._head(base)
             self._rows(base)  # a damaged ledger is refused now, and left as it is
         if stated and wanted != self.total:
@@ -171,6 +194,7 @@ class Ledger:
         changed: bool = False,
         same_data_as: str | None = None,
         distinct_from: str | tuple[str, ...] | list[str] = (),
+        common_pairs: bool = False,
     ) -> Account:
         """Return the account of the data of that name; the first release opens it.
 
@@ -180,10 +204,12 @@ class Ledger:
                 added. Losses keep adding up.
             same_data_as: the name of another account of the same data, whose losses count in this one from now on.
             distinct_from: names of accounts whose counts are equal, but of other records.
+            common_pairs: from now on the total holds only for pairs of values that all policies protect. Needed for
+                releases under policies of which one makes public what another protects.
         """
         others = [distinct_from] if isinstance(distinct_from, str) else distinct_from
         same = None if same_data_as is None else account_name(same_data_as)
-        claim = Claim(bool(changed), same, tuple(map(account_name, others)))
+        claim = Claim(bool(changed), same, tuple(map(account_name, others)), bool(common_pairs))
         account = Account(self, account_name(name), claim)
         self._check_claim(account)
         return account
@@ -211,15 +237,35 @@ class Ledger:
         """Return for every account what was spent and what is left."""
         with self._open() as base:
             rows = self._rows(base)
+            graphs = self._graphs(base)
         accounts = dict.fromkeys(row.account for row in rows)
-        return [balance(self.total, name, _of(rows, name)) for name in accounts]
+        return [balance_of(self.total, name, _of(rows, name), graphs) for name in accounts]
 
     def balance(self, name: str) -> Balance:
         """Return what was spent on the data of a name, and what is left."""
         with self._open() as base:
-            rows = self._rows(base)
+            rows, graphs = self._rows(base), self._graphs(base)
         account = _account_of(rows, account_name(name))
-        return balance(self.total, account, _of(rows, account))
+        return balance_of(self.total, account, _of(rows, account), graphs)
+
+    def left_mu(self, name: str, policy: Policy) -> float:
+        """Return the largest mu of Gaussian noise that a next release on the data of a name could have under a policy.
+
+        Refused where releases under several policies promise nothing together.
+        """
+        with self._open() as base:
+            rows, graphs = self._rows(base), self._graphs(base)
+        return left_mu_under(self.total, _of(rows, _account_of(rows, account_name(name))), graphs, policy)
+
+    def _graphs(self, base: sqlite3.Connection) -> dict[str, Graph]:
+        found: dict[str, Graph] = {}
+        for digest, cells, stored in base.execute("SELECT digest, cells, edges FROM graphs").fetchall():
+            sound = isinstance(digest, str) and isinstance(cells, int) and isinstance(stored, bytes)
+            graph = Graph.read(digest, cells, stored) if sound else None
+            if graph is None:
+                raise storage.damaged(self.path)
+            found[digest] = graph
+        return found
 
     def _rows(self, base: sqlite3.Connection) -> list[_Row]:
         rows = [self._row(*row) for row in base.execute(f"SELECT {_COLUMNS} FROM spent ORDER BY id").fetchall()]
@@ -230,14 +276,15 @@ class Ledger:
 
     def _row(self, *row: Any) -> _Row:
         """Return a row of the file as an entry, if it is one that `spend` can have written."""
-        at, data, policy, noise, epsilon, delta, rho, published, remark, account, hashed = row
+        at, data, policy, noise, epsilon, delta, rho, published, remark, account, hashed, mu, digest = row
         words = all(isinstance(word, str) for word in (at, data, policy, account))
         texts = words and isinstance(published, str | None) and isinstance(remark, str | None)
-        known = hashed is None or (isinstance(hashed, str) and _HASH.fullmatch(hashed))
-        numbers = all(map(_number, (epsilon, delta, rho))) and is_loss(noise, epsilon, delta, rho)
+        known = all(h is None or (isinstance(h, str) and _HASH.fullmatch(h)) for h in (hashed, digest))
+        numbers = all(map(_number, (epsilon, delta, rho, mu))) and is_loss(noise, epsilon, delta, rho, mu)
         if not (texts and known and numbers):
             raise storage.damaged(self.path)
-        return _Row(Entry(at, data, policy, noise, epsilon, delta, rho, published, remark), account, hashed)
+        entry = Entry(at, data, policy, noise, epsilon, delta, rho, published, remark, mu, digest)
+        return _Row(entry, account, hashed)
 
     def spend(
         self,
@@ -250,15 +297,19 @@ class Ledger:
         policy: str,
         data: object,
         claim: Claim | None = None,
+        mu: float | None = None,
+        graph: Graph | None = None,
     ) -> int:
         """Count a loss on data as spent, or refuse when the total would be exceeded or the data are not the name's."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         said, name = claim or Claim(), account_name(name)
         loss = (written("epsilon", epsilon), written("delta", delta), written("rho", rho))
-        if not is_loss(noise, *loss):
+        normal = written("mu", mu)
+        if not is_loss(noise, *loss, normal):
             advice = "Laplace and tree-norm noise have epsilon; Gaussian noise has rho, and perhaps epsilon and delta."
             raise fail("ledger", f"{noise} noise with {Total(*loss)}", "is no loss that can be counted", advice)
-        entry = Entry(now, name, policy, noise, *loss, None, said.remark)
+        digest = None if graph is None else graph.digest
+        entry = Entry(now, name, policy, noise, *loss, None, said.remark, normal, digest)
         hashed = fingerprint(data, self._salt)
         with self._open() as base:
             rows = self._rows(base)
@@ -266,16 +317,19 @@ class Ledger:
             account = _account_of(rows, name)
             joined = account if said.same_data_as is None else _account_of(rows, said.same_data_as)
             before = [row.entry for row in rows if row.account in (account, joined)]
-            self._check_total(account, before, entry)
+            graphs = self._graphs(base)
+            self._check_total(account, before, entry, graphs if graph is None else {**graphs, graph.digest: graph})
+            if graph is not None and graph.digest not in graphs:
+                base.execute("INSERT INTO graphs VALUES (?, ?, ?)", (graph.digest, graph.num_cells, graph.written()))
             base.execute("UPDATE spent SET account = ? WHERE account = ?", (account, joined))
             return _insert(base, entry, account, hashed)
 
-    def _check_total(self, account: str, before: list[Entry], entry: Entry) -> None:
-        if entry.noise == "public" or within(self.total, [*before, entry]):
+    def _check_total(self, account: str, before: list[Entry], entry: Entry, graphs: dict[str, Graph]) -> None:
+        if entry.noise == "public" or all(within(self.total, view) for view in views([*before, entry], graphs)):
             return
         shown = f"{len(before)} releases before and now {Total(entry.epsilon, entry.delta, entry.rho)}"
         problem = f"would exceed the total of {self.total} for these data"
-        left = balance(self.total, account, before).left
+        left = balance_of(self.total, account, before, graphs).left
         raise fail("ledger", shown, problem, f"Left: {left}. Nothing was spent or published.")
 
     def published(self, entry: int, where: str) -> None:
@@ -302,10 +356,11 @@ def _of(rows: list[_Row], account: str) -> list[Entry]:
 
 
 def _insert(base: sqlite3.Connection, entry: Entry, account: str, hashed: str) -> int:
-    values = (entry.at, entry.data, entry.policy, entry.noise, entry.epsilon, entry.delta, entry.rho)
-    places = ", ".join("?" * 11)
+    values = (entry.at, entry.data, entry.policy, entry.noise, entry.epsilon, entry.delta, entry.rho, entry.published)
+    places = ", ".join("?" * 13)
     insert = f"INSERT INTO spent ({_COLUMNS}) VALUES ({places})"
-    return int(base.execute(insert, (*values, entry.published, entry.remark, account, hashed)).lastrowid or 0)
+    row = (*values, entry.remark, account, hashed, entry.mu, entry.digest)
+    return int(base.execute(insert, row).lastrowid or 0)
 
 
 def _check_data(rows: list[_Row], name: str, hashed: str, claim: Claim) -> None:

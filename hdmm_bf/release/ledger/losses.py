@@ -1,4 +1,7 @@
-"""Losses add up: plainly, and in zero-concentrated privacy (zCDP). Additions are exact, in fractions."""
+"""Losses add up: plainly, in zero-concentrated privacy (zCDP), and exactly for normal noise (GDP).
+
+Additions are exact, in fractions. Pure losses beside normal noise are composed through their privacy losses.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ import numpy as np
 from hdmm_bf._checks import fail
 from hdmm_bf._linalg import ROUNDING
 from hdmm_bf._types import Noise
+from hdmm_bf.release import analytic
+from hdmm_bf.release.ledger import composition
 from hdmm_bf.release.privacy import zcdp_delta, zcdp_epsilon
 
 Cost: TypeAlias = Noise | Literal["public"]
@@ -54,6 +59,8 @@ class Entry:
         rho: in zCDP, for Gaussian noise.
         published: where the answers were written, if that is known.
         remark: what was said about the data, such as that they had changed.
+        mu: the parameter of Gaussian differential privacy, for rounded normal noise.
+        digest: what the policy's edges are known by.
     """
 
     at: str
@@ -65,6 +72,8 @@ class Entry:
     rho: str | None
     published: str | None
     remark: str | None = None
+    mu: str | None = None
+    digest: str | None = None
 
 
 @final
@@ -81,8 +90,11 @@ class Balance:
         rho: the sum in zCDP, where pure epsilon counts as epsilon^2 / 2.
         epsilon_by_rho: what that sum is at the total's delta; None when the total has none.
         left_epsilon: the largest epsilon of Laplace or tree-norm noise that a next release could have.
-        left_rho: the largest rho of Gaussian noise that a next release could have.
+        left_rho: the largest rho of Gaussian noise that a next release could have: of rounded normal noise, if all
+            Gaussian releases so far were of it; else of any, by zCDP.
         left_plain: epsilon and delta that a next release of Gaussian noise could have by plain addition, if any.
+        mu: of all Gaussian releases together; None when one has none, or there are none.
+        epsilon_exact: what they and the pure ones are together at the total's delta, exactly or close from above.
     """
 
     account: str
@@ -95,6 +107,8 @@ class Balance:
     left_epsilon: float
     left_rho: float
     left_plain: tuple[float, float] | None
+    mu: float | None = None
+    epsilon_exact: float | None = None
 
     @property
     def left(self) -> str:
@@ -111,25 +125,32 @@ class Balance:
 @final
 @dataclass(frozen=True)
 class _Sums:
-    """Exact sums of losses; epsilon and delta are None when a loss has none."""
+    """Exact sums of losses; epsilon is None when a loss has none, mu_squared when a Gaussian one has no mu."""
 
     epsilon: Fraction | None
     delta: Fraction
     rho: Fraction
+    mu_squared: Fraction | None = Fraction(0)
+    pures: tuple[float, ...] = ()
 
     @staticmethod
     def of(entries: Iterable[Entry]) -> _Sums:
         sums = _Sums(Fraction(0), Fraction(0), Fraction(0))
         for entry in entries:
-            sums = sums.plus(entry.noise, entry.epsilon, entry.delta, entry.rho)
+            sums = sums.plus(entry.noise, entry.epsilon, entry.delta, entry.rho, entry.mu)
         return sums
 
-    def plus(self, noise: str, epsilon: str | None, delta: str | None, rho: str | None) -> _Sums:
+    def plus(self, noise: str, epsilon: str | None, delta: str | None, rho: str | None, mu: str | None = None) -> _Sums:
         if noise == "public":
             return self
         plain = None if self.epsilon is None or epsilon is None else self.epsilon + Fraction(epsilon)
         more = Fraction(rho) if rho is not None else Fraction(epsilon or 0) ** 2 / 2
-        return _Sums(plain, self.delta + Fraction(delta or 0), self.rho + more)
+        square, pures = self.mu_squared, self.pures
+        if noise == "gaussian":
+            square = None if square is None or mu is None else square + Fraction(mu) ** 2
+        else:
+            pures = (*pures, math.nextafter(float(Fraction(epsilon or 0)), math.inf))
+        return _Sums(plain, self.delta + Fraction(delta or 0), self.rho + more, square, pures)
 
     def within(self, total: Total) -> bool:
         if total.rho is not None:
@@ -140,6 +161,27 @@ class _Sums:
             return True
         if room == 0 or self.rho > _LARGEST_RHO:
             return False
+        if self.mu_squared:  # normal noise, whose delta is known exactly
+            return self._composed(limit) <= room or self._by_rho(limit, room)
+        return self._by_rho(limit, room)
+
+    def _composed(self, epsilon: Fraction) -> Fraction:
+        """A bound of delta, exact without pure losses and close from above with them."""
+        mu = composition.root_above(self.mu_squared or Fraction(0))
+        if not self.pures:
+            return analytic.delta_enclosure(mu, epsilon)[1]
+        lower = math.nextafter(float(epsilon), 0.0)
+        return Fraction(composition.delta_above(math.nextafter(float(mu), math.inf), self.pures, lower))
+
+    def epsilon_exact(self, delta: float) -> float | None:
+        """The epsilon of normal and pure noise together at a delta; None where nothing better than sums is known."""
+        if not self.mu_squared:
+            return None
+        if not self.pures:
+            return analytic.epsilon_for(composition.root_above(self.mu_squared), delta)
+        return _least(lambda epsilon: self._composed(Fraction(epsilon)) <= Fraction(delta))
+
+    def _by_rho(self, limit: Fraction, room: Fraction) -> bool:
         rho = max(float(self.rho) * (1 + ROUNDING), _SMALLEST_RHO)
         return zcdp_delta(rho, min(float(limit), _LARGEST_RHO)) * (1 + ROUNDING) <= room
 
@@ -148,7 +190,8 @@ def within(total: Total, entries: list[Entry]) -> bool:
     """Whether losses are proven to stay within a total, by plain addition or by addition in zCDP.
 
     Guarantees:
-        Additions are exact. Pure epsilon counts as rho = epsilon^2 / 2.
+        Additions are exact. Pure epsilon counts as rho = epsilon^2 / 2. Rounded normal noise counts as what it is,
+        mu-GDP: alone exactly, and beside pure epsilon by a privacy loss distribution that is rounded up.
     """
     return _Sums.of(entries).within(total)
 
@@ -169,9 +212,24 @@ def balance(total: Total, account: str, entries: list[Entry]) -> Balance:
         float(sums.rho),
         _epsilon_by_rho(total, sums.rho),
         _largest(lambda loss: sums.plus("laplace", repr(loss), None, None).within(total)),
-        _largest(lambda loss: sums.plus("gaussian", None, None, repr(loss)).within(total)),
+        max(
+            _largest(lambda loss: sums.plus("gaussian", None, None, repr(loss)).within(total)),
+            left_mu(total, entries) ** 2 / 2 * (1 - ROUNDING) if sums.mu_squared else 0.0,
+        ),
         _plain_rest(total, sums),
+        analytic.up(composition.root_above(sums.mu_squared)) if sums.mu_squared else None,
+        None if total.delta is None or sums.rho > _LARGEST_RHO else sums.epsilon_exact(float(total.delta)),
     )
+
+
+def left_mu(total: Total, entries: list[Entry]) -> float:
+    """Return the largest mu of rounded normal noise that a next release could have, to rounding; 0 if there is none."""
+    sums = _Sums.of(entries)
+
+    def holds(mu: float) -> bool:
+        return sums.plus("gaussian", None, None, repr(mu * mu / 2 * (1 + ROUNDING)), repr(mu)).within(total)
+
+    return _largest(holds)
 
 
 def _plain_rest(total: Total, sums: _Sums) -> tuple[float, float] | None:
@@ -207,6 +265,17 @@ def _largest(holds: Callable[[float], bool]) -> float:
         low, high = (middle, high) if holds(middle) else (low, middle)
 
 
+def _least(holds: Callable[[float], bool]) -> float:
+    """Return the least loss, to rounding, from which on a condition holds; infinity if there is none."""
+    low, high = _LEAST, _MOST
+    if not holds(high):
+        return math.inf
+    while high > (1 + 1e-9) * low:
+        middle = math.sqrt(low * high) if high > 2 * low else (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
 def _floor(loss: float) -> str:
     """Write a loss with six digits, rounded down so that it can still be spent."""
     if loss == 0:
@@ -223,8 +292,10 @@ def is_total(total: Total) -> bool:
     return total.epsilon is not None and (total.delta is None or float(total.delta) < 1)
 
 
-def is_loss(noise: object, epsilon: str | None, delta: str | None, rho: str | None) -> bool:
+def is_loss(noise: object, epsilon: str | None, delta: str | None, rho: str | None, mu: str | None = None) -> bool:
     """Whether numbers are those of a kind of noise, so that both ways of adding them up hold."""
+    if mu is not None and noise != "gaussian":
+        return False
     if noise == "public":
         return epsilon is None and delta is None and rho is None
     if noise in ("laplace", "norm"):

@@ -38,6 +38,21 @@ def migrate(path: Path, base: sqlite3.Connection) -> None:
     base.executemany(insert, [(known[row[0]][0], *known[row[0]], *row[1:]) for row in rows])
 
 
+def migrate_second(base: sqlite3.Connection) -> None:
+    """Turn the tables of the second version, which knew no mu and no graphs of policies, into today's.
+
+    Guarantees:
+        Every entry is kept as it is.
+    """
+    columns = "id, at, account, data, fingerprint, policy, noise, epsilon, delta, rho, remark, published"
+    rows = base.execute(f"SELECT {columns} FROM spent ORDER BY id").fetchall()
+    base.execute("DROP TABLE spent")
+    base.execute(storage.TABLES["spent"])
+    base.execute(storage.TABLES["graphs"])
+    base.executemany(f"INSERT INTO spent ({columns}) VALUES ({', '.join('?' * 12)})", rows)
+    base.execute("UPDATE stated SET schema = ?", (storage.SCHEMA,))
+
+
 def _renamed(names: list[str], salt: bytes) -> dict[str, tuple[str, str | None]]:
     """Return for every old name the name and the fingerprint that it becomes."""
     plain = {name: match[1] for name in names if (match := _PLAIN_HASH.fullmatch(name))}
