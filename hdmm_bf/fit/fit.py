@@ -92,7 +92,11 @@ class Fit:
     own: OwnValue | None = None
 
     def __repr__(self) -> str:
-        return f"Fit({self._name}, {self.noise}, unit error {self.unit_error:.6g}, gap {self.gap:.2g})"
+        reached, gap = f"unit error {self.unit_error:.6g}", self.gap
+        if self.objective != "total":
+            reached = f"{self.objective} {self.objective_value:.6g}"
+            gap = self.certificate.objective_gap if self.own is None else self.own.gap
+        return f"Fit({self._name}, {self.noise}, {reached}, gap {gap:.2g})"
 
     def _repr_html_(self) -> str:
         lower = self.bounds.lower

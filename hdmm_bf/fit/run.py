@@ -110,9 +110,6 @@ def fit(
         if family is not None or start is not None or devices is not None or mesh is not None or workers is not None:
             problem_seen = "family, start, workers and devices are of one noise"
             raise fail("fit", "noise='auto'", problem_seen, "Leave them out, or name the noise.")
-        if problem.goal.kind != "total":
-            advice = "Name the noise, and compare the fits by epsilon_for or per_query_stddev."
-            raise fail("fit", f"noise='auto' with objective {problem.goal.name!r}", "compares by the rmse", advice)
         given = {"gap": gap, "max_seconds": max_seconds, "max_steps": max_steps, "seed": seed, "callback": callback}
         with limits.noting_interruptions():
             return best_noise(problem, epsilon=epsilon, delta=delta, **given)

@@ -218,7 +218,6 @@ ONE_NUMBER = "Return one number, made with jax.numpy"
     (fitted(objective=lambda v: v[0] if v[0] > 1 else v[1]), "could not be differentiated", ONE_NUMBER),
     (fitted(objective=lambda v: v.astype(int).sum()), "could not be differentiated", ONE_NUMBER),
     (fitted(objective=lambda: 1.0), "could not be differentiated", ONE_NUMBER),
-    (fitted(objective="largest", noise="auto", epsilon=1.0), "noise='auto' with objective 'largest'", "Name the noise"),
     (fitted(objective="largest", start=np.ones(4)), "neither start nor devices", "Leave start, devices and mesh out"),
     (fitted(objective="largest", devices=1), "neither start nor devices", "Leave start, devices and mesh out"),
     (
