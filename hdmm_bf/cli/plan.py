@@ -117,7 +117,7 @@ def _told(made: Fit, settled: Plan, worst: Worst | None, wanted: str) -> str:
     rows = [("privacy", settled.promise)]
     if wanted:
         assert settled.epsilon is not None
-        beside = "" if settled.delta is None else f", with delta {settled.delta:g}, by rho {settled.rho:.6g} (zCDP)"
+        beside = "" if settled.delta is None else f", with delta {settled.delta:g}, by mu {settled.mu:.6g} (GDP)"
         rows = [("epsilon", f"{_rounded_up(settled.epsilon)}{beside}: the smallest for {wanted}")]
     rows.append(("rmse", f"{number(settled.rmse)} expected of an answer"))
     if settled.worst_stddev is not None:
