@@ -27,6 +27,8 @@ HOMES = {
     "duckdb": "data/histogram",
     "narwhals": "data/histogram",
     "matplotlib": "report/plots",
+    "openpyxl": "report/export",
+    "sqlglot": "workload/sql_text.py",
     "click": "cli",
 }
 AT_START = {"__init__", "__main__", "cli"}

@@ -5,16 +5,15 @@ A `Reading` is that answer for one attribute: labels, whole numbers from 0, or i
 
 from __future__ import annotations
 
-import math
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, Literal, TypeAlias, final, get_args
 
-from hdmm_bf._checks import InputError, fail, fits, listed, nearest
+from hdmm_bf._checks import InputError, fail, fits, nearest
 from hdmm_bf._types import Number
 from hdmm_bf.domain import Domain
+from hdmm_bf.domain.domain import rising_edges
 
 Outside: TypeAlias = Literal["error", "clip", "drop"]
 """What becomes of records with a value that the domain does not have."""
@@ -22,7 +21,6 @@ Outside: TypeAlias = Literal["error", "clip", "drop"]
 WHERE = "histogram"
 _CELL_BYTES = 24  # the number of the cell and its count as they arrive, and the result
 _MOST_NAMES = 20  # as many column names a message lists
-_BIN_ADVICE = "Give rising numbers, one more than the attribute has values, for example [0, 18, 65, 120]."
 
 
 @final
@@ -73,7 +71,8 @@ def _reading(domain: Domain, i: int, columns: Mapping[str, str], bins: Mapping[s
     if not isinstance(column, str):
         seen, problem = f"attribute {name!r}, column {reprlib.repr(column)}", "a column's name must be a string"
         raise fail(WHERE, seen, problem, "Rename the column, or give its name in columns={...}.")
-    edges = _edges(name, bins[name], domain.sizes[i]) if name in bins else None
+    given = bins.get(name, domain.bins[i])
+    edges = None if given is None else rising_edges(name, given, domain.sizes[i], where=WHERE)
     return Reading(name, column, domain.sizes[i], None if edges else _texts(name, domain.labels[i]), edges)
 
 
@@ -84,22 +83,6 @@ def _texts(name: str, labels: Sequence[object] | None) -> tuple[str, ...] | None
         seen, problem = f"labels of {name!r}", "two labels are the same when written as text"
         raise fail(WHERE, seen, problem, "Give labels that differ as text.")
     return texts
-
-
-def _edges(name: str, value: Sequence[Number], size: int) -> tuple[float, ...]:
-    """Return bin edges as rising numbers; the first and the last may be infinite."""
-    given = listed(WHERE, f"bins of {name!r}", value, advice=_BIN_ADVICE)
-    try:
-        edges = tuple(float(edge) for edge in given if not isinstance(edge, str | bytes | bool))
-    except (TypeError, ValueError, OverflowError):
-        edges = ()
-    rising = all(low < high for low, high in pairwise(edges)) and all(map(math.isfinite, edges[1:-1]))
-    if len(edges) != len(given) or not rising:
-        raise fail(WHERE, f"bins of {name!r}, {reprlib.repr(given)}", "edges must be rising numbers", _BIN_ADVICE)
-    if len(edges) != size + 1:
-        seen = f"bins of {name!r}, {len(edges)} edges"
-        raise fail(WHERE, seen, f"{size} values of the attribute need {size + 1} edges", _BIN_ADVICE)
-    return edges
 
 
 def placed(made: list[Reading], names: Sequence[str], weights: str | None, *, from_text: bool) -> list[Reading]:
