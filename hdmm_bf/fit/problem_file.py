@@ -95,6 +95,14 @@ def read(path: str | Path, **flags: Any) -> Request:
     return from_text(utf8_text("problem file", path), Path(path), **flags)
 
 
+def read_policy(path: str | Path) -> Policy:
+    """Return the policy of a problem file, which need not say yet what is asked."""
+    text = utf8_text("problem file", path)
+    problem = _File(Path(path), text, _tables(text, Path(path)))
+    _check_keys(problem)
+    return _policy(problem, _domain(problem))
+
+
 def from_text(text: str, file: Path, **flags: Any) -> Request:
     """Make a request of the text of a problem file, with paths relative to where `file` is or will be."""
     problem = _File(file, text, _tables(text, file))
