@@ -1,12 +1,14 @@
-"""Maps as policies: districts of a GeoJSON file are neighbours if their borders share a point.
+"""Maps as policies: districts of a GeoJSON file are neighbours if they share a stretch of border.
 
 Maps that were cut from one drawing repeat the points of a common border in both districts, so no geometry is needed:
-two districts are neighbours if some vertex stands in both. Where borders were drawn apart they share none, and the
-graph has no edge; `notes` of the policy tells how many districts have no neighbour.
+two districts are neighbours if at least two vertices stand in both; one alone is a corner at which they touch. Where
+borders were drawn apart they share none, and the graph has no edge; `notes` of the policy tells how many districts have
+no neighbour.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ from hdmm_bf.policy.node_names import label_numbers, labels_of, own_numbers
 _ADVICE = "Write a FeatureCollection of polygons, each with a property that is its label."
 _PLACES = 9
 """Decimals of a coordinate that count: a tenth of a millimetre in degrees."""
+_STRETCH = 2
+"""Vertices that two districts have in common where they share more than a corner."""
 _NAMES = ("name", "NAME", "label", "id")
 """Properties that districts are called by where no domain says their labels, in this order."""
 
@@ -85,12 +89,13 @@ def _points(geometry: Any, file: Path) -> Iterator[tuple[float, float]]:
 
 
 def _touching(points: list[set[tuple[float, float]]]) -> list[tuple[int, int]]:
-    """Return the pairs of districts with a vertex in common."""
+    """Return the pairs of districts with two vertices or more in common."""
     owners: dict[tuple[float, float], list[int]] = {}
     for i, own in enumerate(points):
         for point in own:
             owners.setdefault(point, []).append(i)
-    return sorted({(i, j) for at in owners.values() for k, i in enumerate(at) for j in at[k + 1 :]})
+    shared = Counter((i, j) for at in owners.values() for k, i in enumerate(at) for j in at[k + 1 :])
+    return sorted(pair for pair, count in shared.items() if count >= _STRETCH)
 
 
 def _refused(file: Path, reason: str) -> InputError:

@@ -28,8 +28,8 @@ def read(path: str | Path, *, domain: DomainLike | None = None) -> Policy:
     """Read a policy graph from `.csv`, `.graphml`, `.json` or `.geojson`.
 
     Cells are the numbers 0, 1, ..., or the labels of a domain of one attribute that has them; `_` is BOTTOM. Without
-    `domain` the cells run to the largest number seen. On a map (GeoJSON) districts are neighbours if their borders
-    share a point; without `domain` they are called by the property `name`.
+    `domain` the cells run to the largest number seen. On a map (GeoJSON) districts are neighbours if they share a
+    stretch of border, that is two of its points; without `domain` they are called by the property `name`.
     """
     file = readable_file("policy.read", path)
     suffix = file.suffix.lower()
