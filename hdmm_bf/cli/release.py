@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -25,7 +26,7 @@ from hdmm_bf.cli.show import Choice, as_json, count, emit, facts, number, option
 @click.option("--epsilon", type=option_number, metavar="E", help="Privacy loss.")
 @click.option("--delta", type=option_number, metavar="D", help="For Gaussian noise: chance that it is exceeded.")
 @click.option("--rho", type=option_number, metavar="R", help="For Gaussian noise: zCDP instead of both.")
-@click.option("--out", "-o", metavar="FILE", help="Answers: .csv, .parquet or .json.")
+@click.option("--out", "-o", metavar="FILE", help="Answers: .csv, .parquet, .json or .xlsx.")
 @click.option("--queries", metavar="W", help="Answer this workload instead, on the same domain.")
 @click.option("--estimate", metavar="FILE", help="Also write the estimated histogram.")
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")
@@ -65,6 +66,7 @@ def release(
     from hdmm_bf.release.intervals import check_level
     from hdmm_bf.release.plan import plan
     from hdmm_bf.release.rehearsal import rehearse
+    from hdmm_bf.report.export import check_rows
 
     if not dry_run and (data is None or out is None):
         raise click.UsageError("release needs --data FILE and --out FILE, or --dry-run.")
@@ -76,6 +78,8 @@ def release(
     asked = None if queries is None else inputs.as_workload(queries)
     _check_files([out, estimate], [data, booking and booking.path], [bundle, queries], overwrite=overwrite)
     check_level(level)
+    if out is not None and out.lower().endswith(".xlsx"):
+        check_rows(out, asked or made.problem.workload)
     rehearse(settled, made, queries=asked, steps=steps, estimate=estimate is not None)
     hidden = policies.hides(made.problem.policy)
     record = {"bundle": bundle, **made.summary(), "hides": hidden, **settled.summary()}
@@ -89,7 +93,8 @@ def release(
     if booking is not None:
         booking.check()
     files = _released(made, settled, (data, missing or "refuse"), (out, estimate), asked, level, steps, booking)
-    written = [f"Wrote {', '.join(files)}", *(booking.news() if booking is not None else [])]
+    beside = [f"What is promised: {name}" for name in _beside(files)]
+    written = [f"Wrote {', '.join(files)}", *beside, *(booking.news() if booking is not None else [])]
     left = {} if booking is None else booking.left()
     record |= {"files": files, "level": level, "ledger": booking and booking.path, **left}
     _tell(record, settled, as_json, written)
@@ -100,11 +105,13 @@ def _check_files(
 ) -> None:
     """Refuse files that could not be written, or that would be lost."""
     from hdmm_bf._checks import fail
-    from hdmm_bf.report.export import SUFFIXES, check_apart, check_target
+    from hdmm_bf.report.export import SUFFIXES, check_apart, check_target, metadata_file
 
     outputs = [target for target in targets if target is not None]
     for target in outputs:
         check_target(target, SUFFIXES)
+    beside = [str(file) for target in outputs if (file := metadata_file(Path(target))) is not None]
+    outputs, targets = [*outputs, *beside], [*targets, *beside]
     places = [os.path.realpath(name) for name in (*targets, *others) if name is not None]
     if len(set(places)) < len(places):
         raise click.UsageError("--data, --out, --estimate and --ledger must be different files.")
@@ -144,6 +151,13 @@ def _released(
     if account is not None:
         account.published(", ".join(files))
     return files
+
+
+def _beside(files: list[str]) -> list[str]:
+    """Return the files of metadata beside CSV files."""
+    from hdmm_bf.report.export import metadata_file
+
+    return [str(file) for name in files if (file := metadata_file(Path(name))) is not None]
 
 
 def _tell(record: dict[str, Any], settled: Any, as_json: bool, last: list[str]) -> None:

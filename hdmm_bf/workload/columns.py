@@ -6,6 +6,7 @@ and the edges of its interval where values are intervals.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +40,9 @@ def described(workload: Workload, query: int) -> dict[str, Any]:
             found[name] = part.names[0]
         elif not part.whole:
             first, last = (_values(domain, i)[int(end[0])] for end in (part.low, part.high))
-            edges = domain.bins[i]
+            edges = _edges(domain, i)
             if edges is not None and domain.labels[i] is None:
-                found[name] = (_number(edges[int(part.low[0])]), _number(edges[int(part.high[0]) + 1]))
+                found[name] = (edges[int(part.low[0])], edges[int(part.high[0]) + 1])
             else:
                 found[name] = first if block.kinds[i] == "values" else (first, last)
     return found
@@ -76,7 +77,7 @@ def _attribute(domain: Domain, layout: Layout, i: int) -> dict[str, list[Any]]:
     as_ends = "intervals" in kinds or (domain.bins[i] is not None and domain.labels[i] is None)
     found = {}
     if "groups" in kinds or not as_ends:
-        found[name] = [cell for part in parts for cell in _cells(domain, i, part, values=not as_ends)]
+        found[name] = _of_one_kind([cell for part in parts for cell in _cells(domain, i, part, values=not as_ends)])
     if as_ends:
         ends = [_ends(domain, i, part) for part in parts]
         found[_LOW.format(name)] = [cell for low, _ in ends for cell in low]
@@ -105,10 +106,9 @@ def _ends(domain: Domain, i: int, part: Part) -> tuple[list[Any], list[Any]]:
     """Write the first and the last value, or the outer edges of their intervals; None for groups."""
     if part.names is not None:
         return [None] * part.low.size, [None] * part.low.size
-    edges = domain.bins[i]
+    edges = _edges(domain, i)
     if edges is not None:
-        plain = [_number(edge) for edge in edges]
-        return _taken(plain, part.low), _taken(plain[1:], part.high)
+        return _taken(edges, part.low), _taken(edges[1:], part.high)
     known = _values(domain, i)
     return _taken(known, part.low), _taken(known, part.high)
 
@@ -117,8 +117,20 @@ def _taken(known: list[Any], places: IndexArray) -> list[Any]:
     return [known[v] for v in places.tolist()]
 
 
-def _number(edge: float) -> int | float:
-    return int(edge) if edge.is_integer() else edge
+def _of_one_kind(cells: list[Any]) -> list[Any]:
+    """Write numbers as text where names of groups stand in the same column: files have one type a column."""
+    kinds = {type(cell) for cell in cells if cell is not None}
+    return [None if cell is None else str(cell) for cell in cells] if len(kinds) > 1 else cells
+
+
+def _edges(domain: Domain, i: int) -> list[Any] | None:
+    """Edges of the intervals of an attribute, whole numbers where all are; None where there is no limit."""
+    edges = domain.bins[i]
+    if edges is None:
+        return None
+    finite = [edge for edge in edges if math.isfinite(edge)]
+    whole = all(edge.is_integer() for edge in finite)
+    return [None if math.isinf(edge) else int(edge) if whole else edge for edge in edges]
 
 
 def _values(domain: Domain, i: int) -> list[Any]:

@@ -25,7 +25,7 @@ HOMES = {
     "optax": "objectives",
     "opendp": "release/noise.py",
     "duckdb": "data/histogram",
-    "narwhals": "data/histogram",
+    "narwhals": "data",
     "matplotlib": "report/plots",
     "openpyxl": "report/export",
     "sqlglot": "workload/sql_text.py",
