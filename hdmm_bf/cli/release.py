@@ -21,8 +21,10 @@ from hdmm_bf.cli.show import Choice, as_json, count, emit, facts, number, option
     epilog="Example: hdmm-bf release ranges.bf --data counts.csv --epsilon 1 --delta 1e-6 --out answers.csv",
 )
 @click.argument("bundle")
-@click.option("--data", "-d", metavar="FILE", help="Counts: .npy; .csv of a number a cell or cell,count.")
-@click.option("--missing", type=Choice(["zero"]), metavar="zero", help="Take cells that a list leaves out for empty.")
+@click.option("--data", "-d", metavar="FILE", help="Records or counts: .csv .parquet .npy ...")
+@click.option("--missing", type=Choice(["zero"]), metavar="zero", help="Cells that a list leaves out are empty.")
+@click.option("--other", multiple=True, metavar="A=V", help="Undeclared values of A count as V.")
+@click.option("--outside", type=Choice(["drop", "clip"]), hidden=True, help="Drop undeclared values, or clip.")
 @click.option("--epsilon", type=option_number, metavar="E", help="Privacy loss.")
 @click.option("--delta", type=option_number, metavar="D", help="For Gaussian noise: chance that it is exceeded.")
 @click.option("--rho", type=option_number, metavar="R", help="For Gaussian noise: zCDP instead of both.")
@@ -42,6 +44,8 @@ def release(
     bundle: str,
     data: str | None,
     missing: str | None,
+    other: tuple[str, ...],
+    outside: str | None,
     epsilon: float | None,
     delta: float | None,
     rho: float | None,
@@ -56,10 +60,7 @@ def release(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Answer the workload of BUNDLE on data, private under the bundle's policy.
-
-    The noise is settled and its privacy confirmed before the data are read.
-    """
+    """Answer the workload of BUNDLE on records or counts, private under its policy; the noise is settled before."""
     from hdmm_bf import policy as policies
     from hdmm_bf.fit import loading
     from hdmm_bf.problem import inputs
@@ -70,12 +71,13 @@ def release(
 
     if not dry_run and (data is None or out is None):
         raise click.UsageError("release needs --data FILE and --out FILE, or --dry-run.")
+    reading = _reading(missing, other, outside)
     if booking is not None:
         booking.check_name()
     made = loading.load(bundle, expect=expect)
     settled = plan(made, epsilon=epsilon, delta=delta, rho=rho)
     steps = [step.strip() for step in postprocess.split(",")] if postprocess else []
-    asked = None if queries is None else inputs.as_workload(queries)
+    asked = None if queries is None else inputs.as_queries(queries, made.problem.policy.domain)
     _check_files([out, estimate], [data, booking and booking.path], [bundle, queries], overwrite=overwrite)
     check_level(level)
     if out is not None and out.lower().endswith(".xlsx"):
@@ -92,12 +94,25 @@ def release(
     assert out is not None
     if booking is not None:
         booking.check()
-    files = _released(made, settled, (data, missing or "refuse"), (out, estimate), asked, level, steps, booking)
+    files = _released(made, settled, (data, reading), (out, estimate), asked, level, steps, booking)
     beside = [f"What is promised: {name}" for name in _beside(files)]
     written = [f"Wrote {', '.join(files)}", *beside, *(booking.news() if booking is not None else [])]
     left = {} if booking is None else booking.left()
     record |= {"files": files, "level": level, "ledger": booking and booking.path, **left}
     _tell(record, settled, as_json, written)
+
+
+def _reading(missing: str | None, other: tuple[str, ...], outside: str | None) -> dict[str, Any]:
+    """Return how the data are read."""
+    pairs = [text.partition("=") for text in other]
+    for name, mark, value in pairs:
+        if not (name.strip() and mark and value.strip()):
+            said = f"--other {name}{mark}{value} is no attribute=value"
+            raise click.UsageError(f"{said}; write --other region=elsewhere.")
+    homes = {name.strip(): value.strip() for name, _, value in pairs}
+    if len(homes) < len(pairs):
+        raise click.UsageError("--other names an attribute twice; give each one home.")
+    return {"missing": missing or "refuse", "outside": outside or "error", "other": homes}
 
 
 def _check_files(
@@ -125,7 +140,7 @@ def _check_files(
 def _released(
     made: Any,
     settled: Any,
-    counts: tuple[str, str],
+    source: tuple[str, dict[str, Any]],
     targets: tuple[str, str | None],
     asked: Any,
     level: float,
@@ -133,14 +148,13 @@ def _released(
     booking: Booking | None,
 ) -> list[str]:
     """Read, spend, draw, write."""
-    from hdmm_bf.data.checked import checked_counts
-    from hdmm_bf.data.counts import read_counts
+    from hdmm_bf.data.sources import read_data
     from hdmm_bf.release.publish import publish
     from hdmm_bf.report.export import write_answers, write_estimate
 
     out, estimate = targets
-    data, missing = counts
-    x = checked_counts(made.problem, read_counts(data, made.problem.policy.domain, missing=missing))  # type: ignore[arg-type]
+    data, reading = source
+    x = read_data(data, made.problem.policy.domain, **reading)
     account = None if booking is None else booking.account()
     with _drawing(made.num_rows) as show:
         released = publish(settled, made, x, account=account, callback=show)

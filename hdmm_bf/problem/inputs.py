@@ -47,6 +47,12 @@ def as_workload(value: Any, *, domain: Domain | None = None) -> Workload:
     return workloads.from_matrix(value, domain=domain)
 
 
+def as_queries(text: str, domain: Domain) -> Workload:
+    """Read a spec or a path of queries on a domain, whose names and labels they get where their sizes are the same."""
+    made = None if domain.has_own_names and ":" not in text else workloads.parse(text)
+    return workloads.parse(text, domain=domain) if made is None or made.domain.sizes == domain.sizes else made
+
+
 def as_policy(value: Any, *, domain: Domain | None = None) -> Policy:
     """Accept a Policy, policies by attribute, a spec string or path, or a networkx graph."""
     if isinstance(value, Policy):

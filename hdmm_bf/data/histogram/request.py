@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, final, get_args
 
-from hdmm_bf._checks import InputError, fail, fits, nearest
+from hdmm_bf._checks import InputError, fail, fits, nearest, written_whole
 from hdmm_bf._types import Number
 from hdmm_bf.domain import Domain
 from hdmm_bf.domain.domain import rising_edges
@@ -26,26 +26,38 @@ _MOST_NAMES = 20  # as many column names a message lists
 @final
 @dataclass(frozen=True)
 class Reading:
-    """How one attribute is read: from the values of `column`, by `labels`, by `edges`, or as whole numbers."""
+    """How one attribute is read: from the values of `column`, by `labels`, by `edges`, or as whole numbers.
+
+    `other` is the number of the value under which everything else is counted, missing values included.
+    """
 
     attribute: str
     column: str
     size: int
     labels: tuple[str, ...] | None
     edges: tuple[float, ...] | None
+    other: int | None = None
 
 
 def readings(
-    domain: Domain, columns: Mapping[str, str], bins: Mapping[str, Sequence[Number]], outside: object
+    domain: Domain,
+    columns: Mapping[str, str],
+    bins: Mapping[str, Sequence[Number]],
+    outside: object,
+    other: Mapping[str, str | int],
+    *,
+    dense: bool = True,
 ) -> list[Reading]:
     """Return one `Reading` an attribute, or say which part of the request cannot be met."""
     if outside not in get_args(Outside):
         advice = nearest(str(outside), get_args(Outside))
         raise fail(WHERE, f"outside={reprlib.repr(outside)}", "must be error, clip or drop", advice)
-    fits(WHERE, f"domain {domain}", _CELL_BYTES * domain.num_cells, advice="Use fewer attributes or wider bins.")
+    if dense:
+        fits(WHERE, f"domain {domain}", _CELL_BYTES * domain.num_cells, advice="Use fewer attributes or wider bins.")
     _named(domain, "columns", columns)
     _named(domain, "bins", bins)
-    made = [_reading(domain, i, columns, bins) for i in range(domain.num_attributes)]
+    _named(domain, "other", other)
+    made = [_reading(domain, i, columns, bins, other) for i in range(domain.num_attributes)]
     for reading in made:
         if outside == "clip" and reading.labels is not None:
             seen = f"outside='clip', attribute {reading.attribute!r}"
@@ -65,7 +77,13 @@ def _named(domain: Domain, name: str, value: object) -> None:
             raise fail(WHERE, f"{name} for {key!r}", problem, close_name(str(key), domain.names))
 
 
-def _reading(domain: Domain, i: int, columns: Mapping[str, str], bins: Mapping[str, Sequence[Number]]) -> Reading:
+def _reading(
+    domain: Domain,
+    i: int,
+    columns: Mapping[str, str],
+    bins: Mapping[str, Sequence[Number]],
+    other: Mapping[str, str | int],
+) -> Reading:
     name = domain.names[i]
     column: object = columns.get(name, name)
     if not isinstance(column, str):
@@ -73,7 +91,22 @@ def _reading(domain: Domain, i: int, columns: Mapping[str, str], bins: Mapping[s
         raise fail(WHERE, seen, problem, "Rename the column, or give its name in columns={...}.")
     given = bins.get(name, domain.bins[i])
     edges = None if given is None else rising_edges(name, given, domain.sizes[i], where=WHERE)
-    return Reading(name, column, domain.sizes[i], None if edges else _texts(name, domain.labels[i]), edges)
+    home = _home(domain, i, other[name]) if name in other else None
+    return Reading(name, column, domain.sizes[i], None if edges else _texts(name, domain.labels[i]), edges, home)
+
+
+def _home(domain: Domain, i: int, value: str | int) -> int:
+    """Return the number of the value that takes in all others, by its label or, where there is none, its number."""
+    labels = domain.labels[i]
+    if labels is not None and str(value) in labels:
+        return labels.index(str(value))
+    number = written_whole(str(value))
+    if labels is None and number is not None and 0 <= number < domain.sizes[i]:
+        return number
+    seen, advice = f"other for {domain.names[i]!r}, {value!r}", close_name(str(value), labels or ())
+    if labels is None:
+        advice = f"Use a number from 0 to {domain.sizes[i] - 1}."
+    raise fail(WHERE, seen, "is no value of the attribute", advice)
 
 
 def _texts(name: str, labels: Sequence[object] | None) -> tuple[str, ...] | None:
