@@ -207,13 +207,14 @@ def _from_csv(connection: Any, file: Path, suffix: str) -> Table:
 
 
 def _typed(field: str, reading: Reading) -> str:
-    """Text, or a number where the text is one; of a bare column DuckDB 2 would make its CSV reader insist on numbers."""
-    return f"coalesce({field}, '')" if reading.labels is not None else f"try_cast({field} || '' AS DOUBLE)"
+    """Text, or a number where the text is one; of a bare column DuckDB 2 has its CSV reader insist on numbers."""
+    text = f"coalesce({field}, '')"
+    return text if reading.labels is not None else f"try_cast({text} AS DOUBLE)"
 
 
 def _whole(field: str) -> str:
     """A whole number in digits as BIGINT; null for all else, which DuckDB's own cast would round."""
-    return f"CASE WHEN regexp_full_match(trim({field}), {_WHOLE}) THEN try_cast({field} || '' AS BIGINT) END"
+    return f"CASE WHEN regexp_full_match(trim({field}), {_WHOLE}) THEN try_cast(coalesce({field}, '') AS BIGINT) END"
 
 
 def _name(column: str) -> str:
