@@ -19,7 +19,7 @@ _PLAIN = re.compile(r"[a-z]+")
 
 
 def pairs_in_words(policy: Policy) -> str | None:
-    """Say which values nobody can tell apart: `two ages at most 2 years apart, or any two regions`.
+    """Say which values nobody can tell apart: `two ages at most 2 years apart, or any two values of region`.
 
     None where attributes have no names of their own, where the presence of a record is hidden, or where edges join
     values of several attributes: then the meaning of the policy says it.
@@ -34,7 +34,7 @@ def pairs_in_words(policy: Policy) -> str | None:
 
 
 def _pairs(domain: Domain, edges: EdgeArray) -> str:
-    n, many = domain.num_cells, plural(domain.names[0])
+    n, many = domain.num_cells, _many(domain)
     if len(edges) == n * (n - 1) // 2:
         return f"any two {many}"
     steps = np.abs(edges[:, 0] - edges[:, 1])
@@ -56,7 +56,7 @@ def _close(domain: Domain, many: str, limit: int) -> str:
     in_order = labels is None or _is_run(labels)
     if unit and in_order:
         return f"two {many} at most {limit} {word(unit)} apart"
-    return f"two {many} at most {limit} value{'s' if limit > 1 else ''} apart"
+    return f"two {many} at most {limit} step{'s' if limit > 1 else ''} apart"
 
 
 def _is_run(labels: tuple[str, ...]) -> bool:
@@ -65,9 +65,10 @@ def _is_run(labels: tuple[str, ...]) -> bool:
     return all(b is not None and a is not None and b == a + 1 for a, b in zip(numbers, numbers[1:], strict=False))
 
 
-def plural(name: str) -> str:
-    """Return the plural of an attribute's name if it is a plain word, else `values of ...`."""
-    if not _PLAIN.fullmatch(name):
+def _many(domain: Domain) -> str:
+    """Return the plural of an attribute that has a unit, so that its name is a quantity; else `values of ...`."""
+    name = domain.names[0]
+    if domain.units[0] is None or not _PLAIN.fullmatch(name):
         return f"values of {word(name)}"
     if re.search(r"[^aeiou]y$", name):
         return f"{name[:-1]}ies"

@@ -46,7 +46,7 @@ def policies(by_attribute: Mapping[str, PolicyLike] | None = None, /, **named: P
         >>> people = bf.domain.of(age=bf.domain.whole(18, 37, unit="years"), region=["north", "south"], sex=["F", "M"])
         >>> policy = bf.policies(age="threshold 2", region="bounded", sex="public").on(people)
         >>> print(bf.policy.hides(policy))
-        Of one record nobody can tell apart two ages at most 2 years apart, or any two regions.
+        Of one record nobody can tell apart two ages at most 2 years apart, or any two values of region.
     """
     given = {**(by_attribute or {}), **named}
     if not given:

@@ -147,8 +147,8 @@ def test_a_bad_map_is_refused(name, tmp_path):
 
 @table(
     ({"age": bf.domain.whole(18, 37, unit="years")}, {"age": "threshold 2"}, "two ages at most 2 years apart"),
-    ({"age": 20}, {"age": "threshold 2"}, "two ages at most 2 values apart"),
-    ({"age": 20}, {"age": "line"}, "two ages at most 1 value apart"),
+    ({"age": 20}, {"age": "threshold 2"}, "two values of age at most 2 steps apart"),
+    ({"age": 20}, {"age": "line"}, "two values of age at most 1 step apart"),
     (
         {"salary": bf.domain.bins([0, 5, 10, 15], unit="euros")},
         {"salary": "line"},
@@ -159,17 +159,17 @@ def test_a_bad_map_is_refused(name, tmp_path):
         {"pay": "threshold 2"},
         "two pays in intervals at most 2 intervals apart",
     ),
-    ({"sex": ["F", "M", "X"]}, {"sex": "bounded"}, "any two sexes"),
+    ({"sex": ["F", "M", "X"]}, {"sex": "bounded"}, "any two values of sex"),
     ({"net pay": 3}, {"net pay": "bounded"}, "any two values of net pay"),
     (
         {"district": NAMES},
         {"district": nx.Graph([("Old Town", "hill"), ("West", "hill")])},
-        "2 pairs of districts such as Old Town and hill",
+        "2 pairs of values of district such as Old Town and hill",
     ),
     (
         {"age": 4, "sex": ["F", "M"]},
         {"age": "line", "sex": "bounded"},
-        "two ages at most 1 value apart, or any two sexes",
+        "two values of age at most 1 step apart, or any two values of sex",
     ),
 )
 def test_what_is_hidden_is_said_in_the_words_of_the_attributes(case):
@@ -202,7 +202,7 @@ def test_explain_uses_labels_and_units_of_a_problem_file(tmp_path):
         '[policy]\nattribute.age = "threshold 2"\nattribute.district = "map.graphml"\n'
     )
     printed = call("explain", "p.toml", cwd=tmp_path).stdout
-    words = "two ages at most 2 years apart, or 3 pairs of districts such as Old Town and harbour"
+    words = "two ages at most 2 years apart, or 3 pairs of values of district such as Old Town and harbour"
     assert words in " ".join(printed.split())
     assert "district=" in printed
 
