@@ -20,7 +20,7 @@ def frame(columns: Mapping[str, Sequence[Any]], library: str | None = None, *, w
 
     Missing cells are None; in pandas, whole numbers beside missing cells stay whole, in a column of objects.
     """
-    chosen = _library(library, where)
+    chosen: Any = _library(library, where)
     if importlib.util.find_spec("narwhals") is None:
         raise fail(where, "narwhals", "needs the package narwhals", _INSTALL)
     import narwhals as nw

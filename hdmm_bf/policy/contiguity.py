@@ -73,7 +73,8 @@ def _cells(features: list[Any], names: list[Any], domain: Domain | None) -> tupl
 
 def _points(geometry: Any, file: Path) -> Iterator[tuple[float, float]]:
     """Return the vertices of all rings of a polygon, or of several."""
-    depth = {"Polygon": 2, "MultiPolygon": 3}.get(geometry.get("type") if isinstance(geometry, dict) else None)
+    kind = str(geometry.get("type")) if isinstance(geometry, dict) else ""
+    depth = {"Polygon": 2, "MultiPolygon": 3}.get(kind)
     if depth is None:
         raise _refused(file, "a feature is no polygon")
     rings: list[Any] = [geometry.get("coordinates")]
