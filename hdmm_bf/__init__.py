@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hdmm_bf.data.tables import Records
     from hdmm_bf.domain import Domain
     from hdmm_bf.fit import Fit, bound, certify, compare, fit, load, memory_needed  # type: ignore[no-redef]
-    from hdmm_bf.policy import Policy
+    from hdmm_bf.policy import Policies, Policy, policies
     from hdmm_bf.problem import transform
     from hdmm_bf.problem.inputs import problem
     from hdmm_bf.problem.sensitivity import sensitivity
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hdmm_bf.release.publish import release
     from hdmm_bf.release.release import Release
     from hdmm_bf.report import plots
-    from hdmm_bf.workload import Workload
+    from hdmm_bf.workload import Tables, Workload, prefixes, ranges, sql, table, total  # type: ignore[no-redef]
 
 __version__ = "0.1.0"
 
@@ -52,10 +52,12 @@ _NAMES = {
     "InputError": "_checks",
     "Ledger": "release.ledger",
     "Plan": "release.plan",
+    "Policies": "policy",
     "Policy": "policy",
     "Problem": "problem.transform",
     "Records": "data.tables",
     "Release": "release.release",
+    "Tables": "workload",
     "Workload": "workload",
     "bound": "fit",
     "certify": "fit",
@@ -65,9 +67,15 @@ _NAMES = {
     "load": "fit",
     "memory_needed": "fit",
     "plan": "release.plan",
+    "prefixes": "workload",
+    "policies": "policy",
     "problem": "problem.inputs",
+    "ranges": "workload",
     "release": "release.publish",
     "sensitivity": "problem.sensitivity",
+    "sql": "workload",
+    "table": "workload",
+    "total": "workload",
 }
 
 __all__ = [
@@ -78,10 +86,12 @@ __all__ = [
     "InputError",
     "Ledger",
     "Plan",
+    "Policies",
     "Policy",
     "Problem",
     "Records",
     "Release",
+    "Tables",
     "Workload",
     "__version__",
     "bound",
@@ -97,10 +107,16 @@ __all__ = [
     "objectives",
     "plan",
     "plots",
+    "policies",
     "policy",
+    "prefixes",
     "problem",
+    "ranges",
     "release",
     "sensitivity",
+    "sql",
+    "table",
+    "total",
     "transform",
     "workload",
 ]

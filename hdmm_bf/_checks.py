@@ -32,7 +32,7 @@ MAX_BITS = 1000
 _LONGEST_PART = 400  # characters of a value or a problem that are shown
 _SPARSE_BYTES = 16  # one float64 value and one int64 column index
 _POINTER_BYTES = 8
-_OTHER_MARKS = {";": "semicolons", "\t": "tabs"}
+OTHER_MARKS = {";": "semicolons", "\t": "tabs"}
 _LARGEST_INT64 = np.iinfo(np.int64).max
 
 
@@ -264,10 +264,10 @@ def csv_rows(where: str, file: Path) -> list[tuple[int, list[str]]]:
         place = f"{file}, line {reader.line_num}"
         raise fail(where, place, f"not readable as CSV ({error})", "Write one number a field.") from None
     for line, row in rows[:1]:  # further down a mark may be part of a name
-        other = next((mark for mark in _OTHER_MARKS if _separates(mark, row)), None)
+        other = next((mark for mark in OTHER_MARKS if _separates(mark, row)), None)
         if other is not None:
             advice = "Write commas between fields, and points in decimals."
-            raise fail(where, f"{file}, line {line}", f"has {_OTHER_MARKS[other]} between its fields", advice)
+            raise fail(where, f"{file}, line {line}", f"has {OTHER_MARKS[other]} between its fields", advice)
     return rows
 
 

@@ -33,7 +33,6 @@ _IGNORED = (
 )
 """Letters, marks and symbols that Unicode counts as printable and fonts leave blank."""
 _FORMULA = re.compile(r"\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]")
-_FORMULA_WITHIN = re.compile(r"([,;]\s*)(?=[=+\-@\uFF1D\uFF0B\uFF0D\uFF20])")
 
 
 def plain(words: object, *, most: int = LONGEST_LINE) -> str:
@@ -89,11 +88,6 @@ def spreadsheet_cell(name: str) -> str:
     """Keep a name on one line, with an apostrophe before it if a spreadsheet would take it for a formula."""
     line = "".join(_escaped(c) if unicodedata.category(c) in _BREAKING else c for c in name)
     return f"'{line}" if _FORMULA.match(line) else line
-
-
-def spreadsheet_note(line: str) -> str:
-    """Do the same after the commas of a line that a spreadsheet cuts into cells."""
-    return _FORMULA_WITHIN.sub(r"\1'", line)
 
 
 def percent(share: float) -> str:

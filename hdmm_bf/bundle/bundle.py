@@ -9,6 +9,7 @@ differs between kinds of strategy is how arrays are encoded and decoded.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from pathlib import Path
@@ -109,5 +110,11 @@ def read(path: str | Path, *, expect: str | None = None) -> Contents:
 
 
 def domain_record(domain: Domain) -> JsonObject:
-    """Describe a domain for a manifest."""
-    return {"sizes": domain.sizes, "names": domain.names, "labels": domain.labels}
+    """Describe a domain for a manifest; infinite edges are texts, for JSON has no such numbers."""
+    record: JsonObject = {"sizes": domain.sizes, "names": domain.names, "labels": domain.labels}
+    if any(edges is not None for edges in domain.bins):
+        plain = [None if e is None else [v if math.isfinite(v) else str(v) for v in e] for e in domain.bins]
+        record["bins"] = plain
+    if any(unit is not None for unit in domain.units):
+        record["units"] = domain.units
+    return record

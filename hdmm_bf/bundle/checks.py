@@ -33,6 +33,7 @@ from hdmm_bf.strategies.search import SENTENCES
 from hdmm_bf.workload import Workload
 from hdmm_bf.workload import naming as workload_naming
 from hdmm_bf.workload.queries import MatrixLike
+from hdmm_bf.workload.records import from_records, table_records
 
 WRITE_AGAIN = "Write the bundle again with `hdmm-bf fit ... --out`."
 OTHER_FILES = frozenset({"policy.npz", "certificate.json"})
@@ -162,7 +163,24 @@ def stored_domain(record: JsonObject) -> Domain:
         raise fail("domain", f"names={names!r}", "names and labels must be text", WRITE_AGAIN)
     if not all(_is_whole(size) for size in record["sizes"]):
         raise fail("domain", f"sizes={record['sizes']!r}", "sizes must be whole numbers", WRITE_AGAIN)
-    return Domain(tuple(record["sizes"]), tuple(names), tuple(v if v is None else tuple(v) for v in labels))
+    held = tuple(v if v is None else tuple(v) for v in labels)
+    return Domain(tuple(record["sizes"]), tuple(names), held, _stored_bins(record), _stored_units(record))
+
+
+def _stored_bins(record: JsonObject) -> tuple[tuple[float, ...] | None, ...]:
+    """Return the edges of intervals, where a manifest has any; infinite ones are texts there."""
+    bins = record.get("bins", [])
+    lists = [edges for edges in bins if edges is not None] if isinstance(bins, list) else [None]
+    if not all(isinstance(edges, list) and all(_is_real(e) or e in ("inf", "-inf") for e in edges) for edges in lists):
+        raise fail("domain", "bins", "must be lists of numbers", WRITE_AGAIN)
+    return tuple(None if edges is None else tuple(map(float, edges)) for edges in bins)
+
+
+def _stored_units(record: JsonObject) -> tuple[str | None, ...]:
+    units = record.get("units", [])
+    if not isinstance(units, list) or not all(unit is None or _is_text(unit) for unit in units):
+        raise fail("domain", "units", "must be printable texts", WRITE_AGAIN)
+    return tuple(units)
 
 
 def stored_strategy(arrays: dict[str, AnyArray]) -> tuple[MatrixStrategy, AnyArray]:
@@ -308,16 +326,21 @@ def named_policy(spec: str, domain: Domain) -> Policy | None:
     return policy_naming.named(spec.strip(), domain) if _LOOKS_LIKE_SPEC.match(spec) else None
 
 
-def named_workload(spec: str, domain: Domain) -> Workload | None:
-    """Return the workload that a spec string names, None if it is a path or a description."""
+def named_workload(record: JsonObject, domain: Domain) -> Workload | None:
+    """Return the workload that tables or a spec string make, None if it is a path or a description."""
+    if "tables" in record:
+        return replace(from_records(record["tables"], domain), spec=record["spec"])
+    spec = record["spec"]
     return workload_naming.named(spec.strip(), domain) if _LOOKS_LIKE_SPEC.match(spec) else None
 
 
-def workload_record(workload: Workload) -> JsonObject:
-    """Describe a workload: by its spec string if that makes it again, else by words and a file."""
+def workload_record(workload: Workload, what: str = "matrix") -> JsonObject:
+    """Describe a workload: by its spec string or its tables if they make it again, else by words and a file."""
     if workload_naming.is_named(workload):
         return {"spec": workload.spec, "file": False}
-    return {"spec": described(workload.spec, "matrix"), "file": True}
+    if workload.layout is not None and workload.layout.makes:
+        return {"spec": described(workload.spec, "tables"), "file": False, "tables": table_records(workload)}
+    return {"spec": described(workload.spec, what), "file": True}
 
 
 def reweighted(workload: Workload, weights: AnyArray | None) -> Workload:
@@ -386,7 +409,7 @@ def stored_workload(
     record: JsonObject, matrix: MatrixLike | None, domain: Domain, names: list[str] | None = None
 ) -> Workload:
     """Return the workload of a spec string, or of a matrix that does not call itself by one."""
-    named = named_workload(record["spec"], domain)
+    named = named_workload(record, domain)
     if (named is None) != record["file"]:
         problem = "a workload has either a spec string or a file"
         raise fail("workload", repr(record["spec"]), problem, WRITE_AGAIN)

@@ -25,7 +25,6 @@ from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.blocks import from_integers
 from hdmm_bf.strategies.records import Block, ProductStrategy
 from hdmm_bf.workload import AllRange, Prefix, Workload
-from hdmm_bf.workload import naming as workload_naming
 from hdmm_bf.workload.queries import row_weights
 
 BLOCKS = checks.BLOCKS
@@ -46,7 +45,7 @@ def encode(strategy: ProductStrategy, problem: Problem, proof: Proof | None) -> 
         BLOCKS: npz(**_block_arrays(strategy), **_proof_arrays(proof)),
         "policy.npz": npz(**{f"edges{i}": edges for i, edges in enumerate(product.edges)}),
     }
-    workload = _workload_record(problem.workload)
+    workload = checks.workload_record(problem.workload, "workload")
     if workload["file"]:
         files[WORKLOAD] = npz(**_term_arrays(product), **_weight_arrays(product))
     policy = _policy_record(problem.policy, product.edges)
@@ -206,12 +205,6 @@ def _stored_policy(record: JsonObject, domain: Domain, edges: tuple[EdgeArray, .
     return made if named else Policy(domain, record["spec"], made.meaning, factors=made.factors)
 
 
-def _workload_record(workload: Workload) -> JsonObject:
-    if workload_naming.is_named(workload):
-        return {"spec": workload.spec, "file": False}
-    return {"spec": checks.described(workload.spec, "workload"), "file": True}
-
-
 def _written_terms(product: ProductProblem) -> tuple[Term, ...]:
     terms = product_terms(product.problem.workload.matrix, product.sizes)
     assert terms is not None, "checked by as_product"
@@ -242,7 +235,7 @@ def _term_arrays(product: ProductProblem) -> dict[str, AnyArray]:
 
 
 def _stored_workload(record: JsonObject, arrays: dict[str, AnyArray] | None, domain: Domain) -> Workload:
-    named = checks.named_workload(record["spec"], domain)
+    named = checks.named_workload(record, domain)
     if (named is None) != record["file"]:
         raise fail("workload", repr(record["spec"]), "a workload has either a spec string or a file", WRITE_AGAIN)
     if named is not None or arrays is None:

@@ -15,12 +15,13 @@ from hdmm_bf.cli.show import as_json, count, emit
 def explain(policy: str, as_json: bool) -> None:
     """Say in words what POLICY hides and what it makes public.
 
-    POLICY is a spec such as line:64, threshold:32x32:1, bounded:16, sensitive:2x5x7:1,2 or a graph file
-    (.csv, .graphml, .json).
+    POLICY is a spec such as line:64, threshold:32x32:1, bounded:16, sensitive:2x5x7:1,2, a graph file
+    (.csv, .graphml, .json, .geojson), or a problem file (.toml), whose labels and units it then uses.
     """
     from hdmm_bf import policy as policies
+    from hdmm_bf.fit import problem_file
 
-    graph = policies.parse(policy)
+    graph = problem_file.read_policy(policy) if policy.lower().endswith(".toml") else policies.parse(policy)
     record: JsonObject = {
         "policy": graph.title,
         "num_cells": graph.num_cells,

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     epilog="Example: hdmm-bf release ranges.bf --data counts.csv --epsilon 1 --delta 1e-6 --out answers.csv",
 )
 @click.argument("bundle")
-@click.option("--data", "-d", metavar="FILE", help="Counts: .npy; .csv of a number a cell or cell,count.")
-@click.option("--missing", type=Choice(["zero"]), metavar="zero", help="Take cells that a list leaves out for empty.")
+@click.option("--data", "-d", metavar="FILE", help="Records or counts: .csv .parquet .npy ...")
+@click.option("--missing", type=Choice(["zero"]), metavar="zero", help="Cells that a list leaves out are empty.")
+@click.option("--other", multiple=True, metavar="A=V", help="Undeclared values of A count as V.")
+@click.option("--outside", type=Choice(["drop", "clip"]), hidden=True, help="Drop undeclared values, or clip.")
 @click.option("--epsilon", type=option_number, metavar="E", help="Privacy loss.")
 @click.option("--delta", type=option_number, metavar="D", help="For Gaussian noise: chance that it is exceeded.")
 @click.option("--rho", type=option_number, metavar="R", help="For Gaussian noise: zCDP instead of both.")
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     metavar="A",
     help="For Gaussian noise: analytic, or zcdp.",
 )
-@click.option("--out", "-o", metavar="FILE", help="Answers: .csv, .parquet or .json.")
+@click.option("--out", "-o", metavar="FILE", help="Answers: .csv, .parquet, .json or .xlsx.")
 @click.option("--queries", metavar="W", help="Answer this workload instead, on the same domain.")
 @click.option("--estimate", metavar="FILE", help="Also write the estimated histogram.")
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")
@@ -54,6 +57,8 @@ def release(
     bundle: str,
     data: str | None,
     missing: str | None,
+    other: tuple[str, ...],
+    outside: str | None,
     epsilon: float | None,
     delta: float | None,
     rho: float | None,
@@ -69,24 +74,28 @@ def release(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Answer BUNDLE's workload privately; noise is settled before data are read."""
+    """Answer BUNDLE's workload privately, on records or counts; noise is settled before data are read."""
     from hdmm_bf import policy as policies
     from hdmm_bf.fit import loading
     from hdmm_bf.problem import inputs
     from hdmm_bf.release.intervals import check_level
     from hdmm_bf.release.plan import plan
     from hdmm_bf.release.rehearsal import rehearse
+    from hdmm_bf.report.export import check_rows
 
     if not dry_run and (data is None or out is None):
         raise click.UsageError("release needs --data FILE and --out FILE, or --dry-run.")
+    reading = _reading(missing, other, outside)
     if booking is not None:
         booking.check_name()
     made = loading.load(bundle, expect=expect)
     settled = plan(made, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting)
     steps = [step.strip() for step in postprocess.split(",")] if postprocess else []
-    asked = None if queries is None else inputs.as_workload(queries)
+    asked = None if queries is None else inputs.as_queries(queries, made.problem.policy.domain)
     _check_files([out, estimate], [data, booking and booking.path], [bundle, queries], overwrite=overwrite)
     check_level(level)
+    if out is not None and out.lower().endswith(".xlsx"):
+        check_rows(out, asked or made.problem.workload)
     rehearse(settled, made, queries=asked, steps=steps, estimate=estimate is not None)
     hidden = policies.hides(made.problem.policy)
     record = {"bundle": bundle, **made.summary(), "hides": hidden, **settled.summary()}
@@ -99,11 +108,25 @@ def release(
     assert out is not None
     if booking is not None:
         booking.check()
-    files = _released(made, settled, (data, missing or "refuse"), (out, estimate), asked, level, steps, booking)
-    written = [f"Wrote {', '.join(files)}", *(booking.news() if booking is not None else [])]
+    files = _released(made, settled, (data, reading), (out, estimate), asked, level, steps, booking)
+    beside = [f"What is promised: {name}" for name in _beside(files)]
+    written = [f"Wrote {', '.join(files)}", *beside, *(booking.news() if booking is not None else [])]
     left = {} if booking is None else booking.left()
     record |= {"files": files, "level": level, "ledger": booking and booking.path, **left}
     _tell(record, settled, as_json, written)
+
+
+def _reading(missing: str | None, other: tuple[str, ...], outside: str | None) -> JsonObject:
+    """Return how the data are read."""
+    pairs = [text.partition("=") for text in other]
+    for name, mark, value in pairs:
+        if not (name.strip() and mark and value.strip()):
+            said = f"--other {name}{mark}{value} is no attribute=value"
+            raise click.UsageError(f"{said}; write --other region=elsewhere.")
+    homes = {name.strip(): value.strip() for name, _, value in pairs}
+    if len(homes) < len(pairs):
+        raise click.UsageError("--other names an attribute twice; give each one home.")
+    return {"missing": missing or "refuse", "outside": outside or "error", "other": homes}
 
 
 def _check_files(
@@ -111,11 +134,13 @@ def _check_files(
 ) -> None:
     """Refuse files that could not be written, or that would be lost."""
     from hdmm_bf._checks import fail
-    from hdmm_bf.report.export import SUFFIXES, check_apart, check_target
+    from hdmm_bf.report.export import SUFFIXES, check_apart, check_target, metadata_file
 
     outputs = [target for target in targets if target is not None]
     for target in outputs:
         check_target(target, SUFFIXES)
+    beside = [str(file) for target in outputs if (file := metadata_file(Path(target))) is not None]
+    outputs, targets = [*outputs, *beside], [*targets, *beside]
     places = [os.path.realpath(name) for name in (*targets, *others) if name is not None]
     if len(set(places)) < len(places):
         raise click.UsageError("--data, --out, --estimate and --ledger must be different files.")
@@ -129,7 +154,7 @@ def _check_files(
 def _released(
     made: Fit,
     settled: Plan,
-    counts: tuple[str, str],
+    source: tuple[str, JsonObject],
     targets: tuple[str, str | None],
     asked: Workload | None,
     level: float,
@@ -137,14 +162,13 @@ def _released(
     booking: Booking | None,
 ) -> list[str]:
     """Read, spend, draw, write."""
-    from hdmm_bf.data.checked import checked_counts
-    from hdmm_bf.data.counts import read_counts
+    from hdmm_bf.data.sources import read_data
     from hdmm_bf.release.publish import publish
     from hdmm_bf.report.export import write_answers, write_estimate
 
     out, estimate = targets
-    data, missing = counts
-    x = checked_counts(made.problem, read_counts(data, made.problem.policy.domain, missing=missing))  # type: ignore[arg-type]
+    data, reading = source
+    x = read_data(data, made.problem.policy.domain, **reading)
     account = None if booking is None else booking.account()
     with _drawing(made.num_rows) as show:
         released = publish(settled, made, x, account=account, callback=show)
@@ -155,6 +179,13 @@ def _released(
     if account is not None:
         account.published(", ".join(files))
     return files
+
+
+def _beside(files: list[str]) -> list[str]:
+    """Return the files of metadata beside CSV files."""
+    from hdmm_bf.report.export import metadata_file
+
+    return [str(file) for name in files if (file := metadata_file(Path(name))) is not None]
 
 
 def _tell(record: JsonObject, settled: Plan, as_json: bool, last: list[str]) -> None:

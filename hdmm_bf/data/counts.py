@@ -117,7 +117,8 @@ def _cell(file: Path, line: int, values: list[str], domain: Domain, *, numbered:
         known = [value for value in found if value is not None]
         if len(known) == len(found):
             return int(domain.ravel(known))
-    raise fail("release", f"{file}, line {line}", f"names no cell of the domain {domain}", "Correct or remove it.")
+    advice = "Correct or remove it; in labels capitals and spaces count."
+    raise fail("release", f"{file}, line {line}", f"names no cell of the domain {domain}", advice)
 
 
 def _value(domain: Domain, attribute: int, text: str) -> int | None:

@@ -8,17 +8,21 @@ the domain is a vector with one count a cell.
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TypeAlias, final, overload
 
 import numpy as np
 
 from hdmm_bf._checks import MAX_BITS, as_array, fail, listed, nearest, positive_int, written_whole
-from hdmm_bf._types import AnyArray
+from hdmm_bf._types import AnyArray, Number
 
 _SIZE_ADVICE = "Give one size for each attribute, for example 64 or 32x32."
 _LABEL_ADVICE = "Give one name and one list of labels (or None) for each attribute."
+_BIN_ADVICE = "Give rising numbers, one more than the attribute has values, for example [0, 18, 65, 120]."
+_UNIT_ADVICE = 'Write them like units=("years", None).'
 _LARGEST_INDEX = np.iinfo(np.int64).max
 
 
@@ -31,6 +35,9 @@ class Domain:
         sizes: number of values of each attribute.
         names: one name an attribute; `a0, a1, ...` when left out.
         labels: for each attribute either None (values are called by their number) or one label a value.
+        bins: for each attribute either None or the rising edges of the intervals that its values stand for, one more
+            than it has values; an interval holds its lower edge and not its upper one, but the last holds both.
+        units: for each attribute either None or what its numbers count, such as "years".
 
     Guarantees:
         `ravel` and `unravel` are inverse to each other and follow row-major order.
@@ -39,6 +46,8 @@ class Domain:
     sizes: tuple[int, ...]
     names: tuple[str, ...] = ()
     labels: tuple[tuple[str, ...] | None, ...] = ()
+    bins: tuple[tuple[float, ...] | None, ...] = ()
+    units: tuple[str | None, ...] = ()
     _position: Mapping[str, int] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -48,7 +57,7 @@ class Domain:
             raise fail("domain", "sizes=()", "a domain needs at least one attribute", _SIZE_ADVICE)
         if math.prod(sizes).bit_length() > MAX_BITS:
             raise fail("domain", f"{len(sizes)} sizes", f"more than 2^{MAX_BITS} cells", "Use a smaller domain.")
-        names = listed("domain", "names", self.names, advice=_LABEL_ADVICE) or tuple(f"a{i}" for i in range(len(sizes)))
+        names = listed("domain", "names", self.names, advice=_LABEL_ADVICE) or default_names(len(sizes))
         labels = listed("domain", "labels", self.labels, advice=_LABEL_ADVICE) or (None,) * len(sizes)
         labels = tuple(v if v is None else listed("domain", "labels", v, advice=_LABEL_ADVICE) for v in labels)
         if len(names) != len(sizes) or len(labels) != len(sizes):
@@ -68,10 +77,27 @@ class Domain:
                     "labels must be one for each value and all different",
                     "Correct the list of labels or the size.",
                 )
+        bins, units = self._checked_bins(names, sizes), self._checked_units(sizes)
+        object.__setattr__(self, "bins", bins)
+        object.__setattr__(self, "units", units)
         object.__setattr__(self, "sizes", sizes)
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "labels", labels)
         object.__setattr__(self, "_position", {name: i for i, name in enumerate(names)})
+
+    def _checked_bins(self, names: tuple[str, ...], sizes: tuple[int, ...]) -> tuple[tuple[float, ...] | None, ...]:
+        given = listed("domain", "bins", self.bins, advice=_BIN_ADVICE) or (None,) * len(sizes)
+        if len(given) != len(sizes):
+            seen = f"{len(given)} lists of bins"
+            raise fail("domain", seen, f"there are {len(sizes)} attributes", "Give one list, or None, for each.")
+        triples = zip(names, sizes, given, strict=True)
+        return tuple(None if edges is None else rising_edges(name, edges, size) for name, size, edges in triples)
+
+    def _checked_units(self, sizes: tuple[int, ...]) -> tuple[str | None, ...]:
+        given = listed("domain", "units", self.units, advice=_UNIT_ADVICE) or (None,) * len(sizes)
+        if len(given) != len(sizes) or not all(unit is None or isinstance(unit, str) for unit in given):
+            raise fail("domain", f"units={given!r}", "must be one text, or None, for each attribute", _UNIT_ADVICE)
+        return given
 
     @property
     def num_cells(self) -> int:
@@ -178,14 +204,52 @@ class Domain:
     def describe(self, cell: int) -> str:
         """Name a cell in words: `cell 5`, `(1, 3)`, or `age=30-39, sex=F` where there are labels."""
         values = self.unravel(cell)
-        if any(labels is not None for labels in self.labels):
+        if any(known is not None for known in (*self.labels, *self.bins)):
             return ", ".join(f"{self.names[i]}={self.value_name(i, v)}" for i, v in enumerate(values))
         return f"cell {cell}" if self.num_attributes == 1 else f"({', '.join(map(str, values))})"
 
     def value_name(self, attribute: int, value: int) -> str:
-        """Return the label of a value, or its number when it has none."""
-        labels = self.labels[attribute]
-        return str(value) if labels is None else labels[value]
+        """Return the label of a value, or its interval, or its number when it has neither."""
+        return self.interval_name(attribute, value, value)
+
+    def interval_name(self, attribute: int, low: int, high: int) -> str:
+        """Name the values from `low` to `high`: `20..29`, `young..old`, or `0 to 18` where the values are intervals."""
+        labels, edges = self.labels[attribute], self.bins[attribute]
+        if labels is None and edges is not None:
+            return f"{edges[low]:.15g} to {edges[high + 1]:.15g}"
+        first, last = (str(v) if labels is None else labels[v] for v in (low, high))
+        return first if low == high else f"{first}..{last}"
+
+    def only(self, attribute: str | int) -> Domain:
+        """Return the domain of one attribute, with its name, labels, bins and unit."""
+        i = self.attribute(attribute)
+        return Domain((self.sizes[i],), (self.names[i],), (self.labels[i],), (self.bins[i],), (self.units[i],))
+
+    @property
+    def has_own_names(self) -> bool:
+        """Whether somebody named the attributes: they are not called a0, a1, ..."""
+        return self.names != default_names(self.num_attributes)
+
+
+def default_names(num_attributes: int) -> tuple[str, ...]:
+    """Return the names of attributes that nobody named."""
+    return tuple(f"a{i}" for i in range(num_attributes))
+
+
+def rising_edges(name: str, value: Sequence[Number], size: int, *, where: str = "domain") -> tuple[float, ...]:
+    """Return the edges of an attribute's intervals as rising numbers; the first and the last may be infinite."""
+    given = listed(where, f"bins of {name!r}", value, advice=_BIN_ADVICE)
+    try:
+        edges = tuple(float(edge) for edge in given if not isinstance(edge, str | bytes | bool))
+    except (TypeError, ValueError, OverflowError):
+        edges = ()
+    rising = all(low < high for low, high in pairwise(edges)) and all(map(math.isfinite, edges[1:-1]))
+    if len(edges) != len(given) or not rising:
+        raise fail(where, f"bins of {name!r}, {reprlib.repr(given)}", "edges must be rising numbers", _BIN_ADVICE)
+    if len(edges) != size + 1:
+        seen = f"bins of {name!r}, {len(edges)} edges"
+        raise fail(where, seen, f"{size} values of the attribute need {size + 1} edges", _BIN_ADVICE)
+    return edges
 
 
 def parse(text: str) -> Domain:

@@ -11,6 +11,7 @@ from hdmm_bf._checks import fail, fits, real_matrix
 from hdmm_bf._linalg import EPS, SUPPORT_TOLERANCE, threads_for
 from hdmm_bf._types import Noise, Norm, RealMatrix, RealVector
 from hdmm_bf.bounds.dense import is_public, uniform
+from hdmm_bf.domain import DomainLike
 from hdmm_bf.fit.certified import certified
 from hdmm_bf.fit.dense import BOUND_GAP, BOUND_STEPS
 from hdmm_bf.fit.fit import Fit
@@ -30,7 +31,13 @@ _MOST_BITS, _LARGEST = 40, 2**52
 
 
 def certify(
-    workload: object, policy: object, strategy: object, *, noise: Noise = "gaussian", max_seconds: float | None = None
+    workload: object,
+    policy: object,
+    strategy: object,
+    *,
+    domain: DomainLike | None = None,
+    noise: Noise = "gaussian",
+    max_seconds: float | None = None,
 ) -> Fit:
     """Put a strategy from anywhere on a grid, certify it, and return it as a `Fit` that can be saved and released.
 
@@ -39,6 +46,7 @@ def certify(
         policy: as for `fit`.
         strategy: the matrix A, r x n, one column per cell: an array, a scipy.sparse matrix, or one of ours. Its scale
             does not matter.
+        domain: as for `fit`.
         noise: "gaussian" or "laplace".
         max_seconds: time limit of the search for the lower bound beside it, which is tight to 1e-4 without one.
 
@@ -57,7 +65,7 @@ def certify(
         (4.0, 4.0)
     """
     started = limits.now()
-    problem = inputs.problem(workload, policy)
+    problem = inputs.problem(workload, policy, domain=domain)
     if noise == "norm":
         raise fail("certify", "noise='norm'", "is for trees, not for matrices", "Use laplace or gaussian.")
     options = FitOptions(noise=noise, max_seconds=max_seconds, started=started).checked(problem)

@@ -7,6 +7,7 @@ import os
 
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import Noise
+from hdmm_bf.domain import DomainLike
 from hdmm_bf.parallel.workers import default_workers
 from hdmm_bf.problem import inputs
 from hdmm_bf.problem.product import ProductProblem, as_product
@@ -52,6 +53,7 @@ def memory_needed(
     workload: object,
     policy: object,
     *,
+    domain: DomainLike | None = None,
     noise: Noise = "gaussian",
     family: str | None = None,
     workers: int | None = None,
@@ -61,7 +63,7 @@ def memory_needed(
     Guarantees:
         Within 30 % of the peaks in the table of the benchmark `memory`.
     """
-    problem = inputs.problem(workload, policy)
+    problem = inputs.problem(workload, policy, domain=domain)
     by_factors = family in registry.names(noise, structured=True)
     large = family is None and is_large(problem, noise)
     product = as_product(problem) if by_factors or large else None

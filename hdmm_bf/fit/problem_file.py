@@ -1,11 +1,13 @@
 """Problem files: a domain, a policy, a workload and the options of a fit, in one TOML file that others can run again.
 
     [domain]                      # names and sizes; left out, the specs carry their sizes
-    sizes = "32x32"               # or [[domain.attribute]] with name and size or labels
+    sizes = "32x32"               # or [[domain.attribute]] with name and size, labels, bins, or first and last
     [policy]
     attribute.a0 = "line"         # or spec = "threshold:4", or file = "graph.csv"
     [workload]
     spec = "all-range"            # or file = "W.npy", or union = ["identity", "marginals:1"] with weights = [1, 2]
+    [[publish]]                   # instead of [workload], one a table: table = ["age", "region"], ranges = "age" with
+    table = ["a0", "a1"]          # by, prefixes, total = true, or sql; with where, groups, weight, stddev, name
     [fit]                         # noise, gap, family, seed, max_seconds, max_steps, workers, out
     [objective]                   # kind = "largest"; or stddev = 5 or a list, or targets = "c.csv"; groups
     [release]                     # epsilon, delta, rho: the budget for which `fit` tells the expected error
@@ -18,32 +20,34 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard, final, get_args
+from typing import Any, NamedTuple, final
 
+from hdmm_bf import domain as domains
 from hdmm_bf import policy as policies
 from hdmm_bf import workload as workloads
 from hdmm_bf._checks import fail, naming, nearest, utf8_text
-from hdmm_bf._types import AnyNoise, Effort, JsonObject, Noise, RealVector
+from hdmm_bf._types import AnyNoise, Effort, JsonObject, RealVector
 from hdmm_bf.domain import Domain, as_domain
+from hdmm_bf.fit import publishing
 from hdmm_bf.fit.options import DEFAULT_GAP, FAMILIES
+from hdmm_bf.fit.problem_schema import ATTRIBUTE, PUBLISH, SCHEMA, TABLES, Kind
 from hdmm_bf.fit.target_files import read_targets
 from hdmm_bf.policy import Policy
 from hdmm_bf.policy import files as policy_files
+from hdmm_bf.policy.attributes import policy_of
 from hdmm_bf.release.privacy import noise_variance
 from hdmm_bf.workload import Workload
 from hdmm_bf.workload import files as workload_files
 
+_PARTS = ("sizes", "names", "labels", "bins", "units")
 Place = tuple[str | int, ...]
 """Where a value stands: ("fit", "gap"), ("domain", "attribute", 0, "name")."""
 
-_LARGEST = sys.float_info.max
-_NOISES = (*get_args(Noise), "auto")
 _HEADER = re.compile(r"(\[\[?)([^\[\]]+)\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"""((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
 _NAME = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
@@ -93,97 +97,6 @@ class Request:
         return {**{name: chosen[name] for name in names[:4]}, **self.budget}
 
 
-class _Kind(NamedTuple):
-    words: str
-    holds: Callable[[object], bool]
-    example: str
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_whole(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
-
-
-def _is_positive(value: object) -> bool:
-    return _is_number(value) and value > 0
-
-
-def _is_list(value: object, holds: Callable[[object], bool]) -> bool:
-    return isinstance(value, list) and len(value) > 0 and all(map(holds, value))
-
-
-def _is_sizes(value: object) -> bool:
-    return _is_text(value) or _is_whole(value, 1) or _is_list(value, lambda size: _is_whole(size, 1))
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value, dict)
-
-
-def _is_stddev(value: object) -> bool:
-    """One for all, or a list or a table of them, where NaN asks for none."""
-    many = list(value.values()) if isinstance(value, dict) else value
-    return _is_positive(value) or _is_list(many, lambda one: _is_positive(one) or one != one)
-
-
-_TABLE = _Kind("a table", _is_table, "")
-_POSITIVE = _Kind("a positive number", _is_positive, "0.5")
-_SPEC = _Kind("text", _is_text, '"all-range:64"')
-_LABELS = _Kind("a list of texts", lambda v: _is_list(v, _is_text), '["F", "M"]')
-_SCHEMA: dict[str, dict[str, _Kind]] = {
-    "domain": {
-        "sizes": _Kind("sizes of at least 1", _is_sizes, '"32x32" or [32, 32]'),
-        "attribute": _Kind("a list of tables", lambda v: _is_list(v, _is_table), '[{name = "age", size = 100}]'),
-    },
-    "policy": {
-        "spec": _Kind("text", _is_text, '"threshold:64:4"'),
-        "file": _Kind("text", _is_text, '"graph.csv"'),
-        "attribute": _Kind("a table of policies by attribute", _is_table, '{age = "line"}'),
-    },
-    "workload": {
-        "spec": _SPEC,
-        "file": _Kind("text", _is_text, '"W.npy"'),
-        "union": _Kind("a list of texts", lambda v: _is_list(v, _is_text), '["identity:64", "prefix:64"]'),
-        "weights": _Kind("a list of positive numbers", lambda v: _is_list(v, _is_positive), "[1, 2.5]"),
-    },
-    "fit": {
-        "noise": _Kind("gaussian, laplace, norm or auto", lambda v: v in _NOISES, '"gaussian"'),
-        "gap": _POSITIVE._replace(example="1e-3"),
-        "family": _Kind("text", _is_text, '"p-identity"'),
-        "seed": _Kind("a whole number of at least 0", lambda v: _is_whole(v, 0), "0"),
-        "max_seconds": _POSITIVE._replace(example="60"),
-        "max_steps": _Kind("a whole number of at least 1", lambda v: _is_whole(v, 1), "100"),
-        "workers": _Kind("a whole number of at least 1", lambda v: _is_whole(v, 1), "2"),
-        "effort": _Kind("quick, normal or thorough", lambda v: v in get_args(Effort), '"quick"'),
-        "out": _Kind("text", _is_text, '"ranges.bf"'),
-    },
-    "objective": {
-        "kind": _Kind("total, largest or targets", lambda v: v in ("total", "largest", "targets"), '"largest"'),
-        "stddev": _Kind("a positive number, a list of them (nan asks for none), or a table", _is_stddev, "5.0"),
-        "targets": _Kind("text", _is_text, '"targets.csv"'),
-        "groups": _LABELS._replace(example='["table", "range"]'),
-    },
-    "release": {
-        "epsilon": _POSITIVE._replace(example="1.0"),
-        "delta": _POSITIVE._replace(example="1e-6"),
-        "rho": _POSITIVE,
-    },
-}
-_ATTRIBUTE = {
-    "name": _Kind("text", _is_text, '"age"'),
-    "size": _Kind("a whole number of at least 1", lambda v: _is_whole(v, 1), "100"),
-    "labels": _LABELS,
-}
-_TABLES = {name: _TABLE._replace(example=f"[{name}]") for name in _SCHEMA}
-
-
 def read(path: str | Path, **flags: Any) -> Request:
     """Read a problem file; `flags` (workload, policy and the keys of [fit]) take the place of what it says.
 
@@ -191,6 +104,14 @@ def read(path: str | Path, **flags: Any) -> Request:
         A mistake in the file is an `InputError` that starts with the file and the line.
     """
     return from_text(utf8_text("problem file", path), Path(path), **flags)
+
+
+def read_policy(path: str | Path) -> Policy:
+    """Return the policy of a problem file, which need not say yet what is asked."""
+    text = utf8_text("problem file", path)
+    problem = _File(Path(path), text, _tables(text, Path(path)))
+    _check_keys(problem)
+    return _policy(problem, _domain(problem))
 
 
 def from_text(text: str, file: Path, **flags: Any) -> Request:
@@ -331,17 +252,19 @@ def _tables(text: str, file: Path) -> JsonObject:
 
 def _check_keys(problem: _File) -> None:
     """Refuse unknown tables and keys and values of the wrong kind, all before anything is built."""
-    _check_table(problem, (), problem.tables, _TABLES)
-    for name, table in problem.tables.items():
-        _check_table(problem, (name,), table, _SCHEMA[name])
+    _check_table(problem, (), problem.tables, TABLES)
+    for name in SCHEMA:
+        _check_table(problem, (name,), problem.tables.get(name, {}), SCHEMA[name])
+    for i, entry in enumerate(problem.tables.get("publish", [])):
+        _check_table(problem, ("publish", i), entry, PUBLISH)
     for i, attribute in enumerate(problem.tables.get("domain", {}).get("attribute", [])):
-        _check_table(problem, ("domain", "attribute", i), attribute, _ATTRIBUTE)
+        _check_table(problem, ("domain", "attribute", i), attribute, ATTRIBUTE)
     family = problem.tables.get("fit", {}).get("family")
     if family is not None:
         _check_family(problem, family)
 
 
-def _check_table(problem: _File, place: Place, table: JsonObject, known: Mapping[str, _Kind]) -> None:
+def _check_table(problem: _File, place: Place, table: JsonObject, known: Mapping[str, Kind]) -> None:
     where = ".".join(map(str, place)) or "problem file"
     for key, value in table.items():
         with problem.at(*place, key):
@@ -382,20 +305,29 @@ def _domain(problem: _File) -> Domain | None:
             return as_domain(table["sizes"])
     attributes = [_attribute(problem, i, entry) for i, entry in enumerate(table["attribute"])]
     with problem.at("domain", "attribute"):
-        sizes, names, labels = zip(*attributes, strict=True)
-        return Domain(sizes, names, labels)
+        parts = ([part for one in attributes for part in getattr(one, key)] for key in _PARTS)
+        return Domain(*map(tuple, parts))
 
 
-def _attribute(problem: _File, i: int, entry: JsonObject) -> tuple[int, str, tuple[str, ...] | None]:
-    """Return size, name and labels of one attribute."""
+def _attribute(problem: _File, i: int, entry: JsonObject) -> Domain:
+    """Return the domain of one attribute."""
     with problem.at("domain", "attribute", i):
-        if "name" not in entry or not {"size", "labels"} & set(entry):
-            advice = 'Write it like name = "age" and size = 100, or labels = ["F", "M"].'
-            raise fail("domain.attribute", entry, "needs a name, and a size or labels", advice)
-        labels = tuple(entry["labels"]) if "labels" in entry else None
-        size = entry.get("size", len(labels or ()))
-        Domain((size,), (entry["name"],), (labels,))  # refuses labels that do not fit, on this line
-        return size, entry["name"], labels
+        if "name" not in entry or not {"size", "labels", "bins", "first"} & set(entry):
+            advice = 'Write it like name = "age" and size = 100, or labels = ["F", "M"], or bins = [0, 18, 65, 120].'
+            raise fail("domain.attribute", entry, "needs a name, and a size, labels, bins, or first and last", advice)
+        if ("first" in entry) != ("last" in entry):
+            raise fail("domain.attribute", entry, "has one of first and last", "Give both, for example 18 and 99.")
+        unit, labels = entry.get("unit"), entry.get("labels")
+        if "first" in entry:
+            made = domains.whole(entry["first"], entry["last"], unit=unit)
+        elif "bins" in entry:
+            made = domains.bins(entry["bins"], unit=unit, labels=labels)
+        else:
+            names = None if labels is None else tuple(labels)
+            made = domains.Attribute(entry.get("size", len(names or ())), names, None, unit)
+        if entry.get("size", made.size) != made.size:
+            raise fail("domain.attribute", f"size = {entry['size']}", f"there are {made.size} values", "Leave it out.")
+        return domains.of({entry["name"]: made})  # refuses labels that do not fit, on this line
 
 
 def _policy(problem: _File, domain: Domain | None) -> Policy:
@@ -413,18 +345,18 @@ def _policy_by_attribute(problem: _File, domain: Domain | None, entries: JsonObj
     if domain is None:
         with problem.at("policy", "attribute"):
             raise fail("policy.attribute", ", ".join(entries), "needs the attributes", "Add a [domain] table.")
-    made: dict[str | int, Policy | str] = {}
+    made: dict[str, Policy] = {}
     for name, spec in entries.items():
         with problem.at("policy", "attribute", name):
             if not isinstance(spec, str):
                 raise fail("policy.attribute", f"{name} = {spec!r}", "must be text", f'Write it like {name} = "line".')
-            i = domain.attribute(name)
-            own = Domain((domain.sizes[i],), (name,), (domain.labels[i],))
-            made[name] = policies.parse(problem.located(spec, policy_files.SUFFIXES), domain=own)
+            made[name] = policy_of(domain.only(name), problem.located(spec, policy_files.SUFFIXES))
     return policies.per_attribute(domain, made)
 
 
 def _workload(problem: _File, domain: Domain | None) -> Workload:
+    if "publish" in problem.tables:
+        return _published(problem, domain)
     key = _one_of(problem, "workload", ("spec", "file", "union"))
     table = problem.tables["workload"]
     weights = table.get("weights")
@@ -438,6 +370,25 @@ def _workload(problem: _File, domain: Domain | None) -> Workload:
         if weights is not None:
             made = [w if k == 1 else workloads.weighted(w, k) for w, k in zip(made, weights, strict=True)]
         return workloads.union(*made) if key == "union" else made[0]
+
+
+def _published(problem: _File, domain: Domain | None) -> Workload:
+    """Return the workload of [[publish]], each entry of which is a table."""
+    entries = problem.tables["publish"]
+    for key, wrong, advice in (
+        ("workload", "workload" in problem.tables, "Write what is asked either as [workload] or as [[publish]]."),
+        ("publish", domain is None, "Add a [domain] table that names the attributes."),
+    ):
+        if wrong:
+            with problem.at(key):
+                raise fail("publish", f"{len(entries)} tables", "need attributes, and no other workload", advice)
+    assert domain is not None
+    made = []
+    for i, entry in enumerate(entries):
+        with problem.at("publish", i):
+            made.append(publishing.tables(entry))
+            made[-1].on(domain)  # refuses what the domain does not have, on this line
+    return workloads.Tables(tuple(one for tables in made for one in tables.asked)).on(domain)
 
 
 def _one_workload(problem: _File, text: str, domain: Domain | None, *, from_file: bool) -> Workload:

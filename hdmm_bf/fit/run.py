@@ -11,6 +11,7 @@ from hdmm_bf._checks import fail, fits
 from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import Noise, RealVector
 from hdmm_bf.bounds.dense import Bounds, is_public, svd_bound, uniform
+from hdmm_bf.domain import DomainLike
 from hdmm_bf.fit.cells import cells_apply, fit_cells_dense
 from hdmm_bf.fit.dense import fit_dense
 from hdmm_bf.fit.fit import Fit
@@ -33,6 +34,7 @@ def fit(
     workload: object,
     policy: object,
     *,
+    domain: DomainLike | None = None,
     noise: Noise | Literal["auto"] = "gaussian",
     epsilon: float | None = None,
     delta: float | None = None,
@@ -54,8 +56,9 @@ def fit(
     """Find the strategy of least expected error for a workload under a policy, and certify it.
 
     Args:
-        workload: a Workload, a spec string or path, a NumPy or scipy.sparse matrix.
-        policy: a Policy, a spec string or path, a networkx graph.
+        workload: a Workload, Tables, a spec string or path, a NumPy or scipy.sparse matrix.
+        policy: a Policy, Policies, a spec string or path, a networkx graph.
+        domain: the attributes, for tables, policies by attribute and specs that leave their sizes out.
         noise: "gaussian", where the best possible is reached with a proof; "laplace", for pure epsilon; "norm", pure
             epsilon with noise drawn on the cells by the norm of a tree, which often has a third less error; "auto", the
             one with the least error at `epsilon` and `delta`, or that has least of another objective.
@@ -105,7 +108,7 @@ def fit(
         Laplace fits are never worse than any of the paper's and the classical mechanisms in `reached`.
     """
     started = limits.now()
-    problem = inputs.problem(workload, policy, objective=objective, targets=targets, groups=groups)
+    problem = inputs.problem(workload, policy, domain=domain, objective=objective, targets=targets, groups=groups)
     if noise == "auto":
         if family is not None or start is not None or devices is not None or mesh is not None or workers is not None:
             problem_seen = "family, start, workers and devices are of one noise"
@@ -191,6 +194,7 @@ def bound(
     workload: object,
     policy: object,
     *,
+    domain: DomainLike | None = None,
     gap: float = DEFAULT_GAP,
     max_seconds: float | None = None,
     callback: Callback | None = None,
@@ -200,7 +204,7 @@ def bound(
     On domains too large for dense matrices it is the best bound that can be evaluated exactly from the factors; its gap
     is infinite where no strategy shows how tight it is, and a bound that cannot be evaluated is 0.
     """
-    problem = inputs.problem(workload, policy)
+    problem = inputs.problem(workload, policy, domain=domain)
     check_search("gaussian", gap, max_seconds, None)
     product = structured(problem, "gaussian", None)
     if product is not None:

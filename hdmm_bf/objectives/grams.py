@@ -23,7 +23,7 @@ from hdmm_bf.matrix import Identity, Kronecker, Matrix, Ones, Stack, Weighted
 from hdmm_bf.objectives.pytrees import Array, pytree
 from hdmm_bf.problem.product import product_view
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.workload.ranges import AllRange, Prefix
+from hdmm_bf.workload.boxes import AllRange, Prefix
 
 Over = Literal["cells", "edges", "products"]
 """What the columns of a strategy are: the kept cells, the policy's edges, or all cells by the product's factors."""

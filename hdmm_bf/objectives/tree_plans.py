@@ -28,7 +28,7 @@ from hdmm_bf._types import AnyArray, IndexArray, RealMatrix, RealVector, SparseM
 from hdmm_bf.matrix import Identity, Matrix, Ones, Stack, Weighted
 from hdmm_bf.policy import BOTTOM, Policy
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.workload.ranges import AllRange, Prefix
+from hdmm_bf.workload.boxes import AllRange, Prefix
 
 _RANK = 1e-11
 """Share of the largest eigenvalue below which a moment of a dense V is left out."""

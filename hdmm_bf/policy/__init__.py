@@ -4,7 +4,7 @@
 words what they hide and disclose.
 """
 
-from hdmm_bf.policy.attributes import per_attribute
+from hdmm_bf.policy.attributes import Policies, per_attribute, policies
 from hdmm_bf.policy.constructors import (
     bounded,
     cycle,
@@ -29,6 +29,7 @@ __all__ = [
     "BOTTOM",
     "Components",
     "Example",
+    "Policies",
     "Policy",
     "bounded",
     "breadth_first",
@@ -45,6 +46,7 @@ __all__ = [
     "line",
     "parse",
     "per_attribute",
+    "policies",
     "product",
     "read",
     "sensitive",

@@ -269,5 +269,5 @@ def check_vertices(vertices: IndexArray, num_cells: int) -> None:
 
 
 def attribute_domain(domain: Domain, index: int) -> Domain:
-    """Return the one-attribute domain of one attribute, with its name and labels."""
-    return Domain((domain.sizes[index],), (domain.names[index],), (domain.labels[index],))
+    """Return the one-attribute domain of one attribute, with its name, labels, bins and unit."""
+    return domain.only(index)

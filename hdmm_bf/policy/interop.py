@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
-from hdmm_bf._checks import fail, fits, real_matrix, written_whole
+from hdmm_bf._checks import fail, fits, real_matrix
 from hdmm_bf._types import AnyArray, SparseMatrix
 from hdmm_bf.domain import Domain, DomainLike, as_domain
 from hdmm_bf.policy.constructors import check_vertices, from_edges
 from hdmm_bf.policy.graph import BOTTOM, Policy
+from hdmm_bf.policy.node_names import BOTTOM_NAME, label_numbers, labels_of, own_numbers
 
 if TYPE_CHECKING:
     import networkx as nx
 
-BOTTOM_NAME = "_"
-"""How BOTTOM is spelled in files and in networkx graphs."""
-
 _ADJACENCY = "policy.from_adjacency"
-FIRST_UNUSABLE = 10**18  # cell numbers, and one more, must fit in 64 bits
 _NETWORKX_BYTES = 300  # a node or an edge, measured
 
 
@@ -37,14 +33,14 @@ def from_networkx(
 
     Args:
         graph: any networkx graph; directions, parallel edges and attributes are dropped.
-        cells: the nodes in cell order. Without it nodes must be called 0, 1, ... (numbers or strings).
-            BOTTOM is the node `"_"`.
-        domain: the domain, when it has more than one attribute.
+        cells: the nodes in cell order. Without it nodes must be called 0, 1, ... (numbers or strings), or by the
+            labels of the domain, or have a property, such as `label` or `name`, that is one. BOTTOM is the node `"_"`.
+        domain: the domain, when it has labels or more than one attribute.
         spec: how the policy calls itself.
     """
     made_for = None if domain is None else as_domain(domain)
     nodes = [node for node in graph.nodes if node != BOTTOM_NAME]
-    numbers = _given_numbers(nodes, cells) if cells is not None else _own_numbers(nodes)
+    numbers = _given_numbers(nodes, cells) if cells is not None else _numbers(graph, nodes, made_for)
     numbers[BOTTOM_NAME] = BOTTOM
     num_cells = len(cells) if cells is not None else max(numbers.values(), default=-1) + 1
     if num_cells == 0:
@@ -54,6 +50,15 @@ def from_networkx(
     check_vertices(np.array([*numbers.values()], dtype=np.int64), made_for.num_cells)
     ends = np.array([(numbers[a], numbers[b]) for a, b, *_ in graph.edges], dtype=np.int64).reshape(-1, 2)
     return from_edges(ends[:, 0], ends[:, 1], made_for, spec=spec)
+
+
+def _numbers(graph: nx.Graph, nodes: Sequence[Hashable], domain: Domain | None) -> dict[Hashable, int]:
+    """Return the cells of nodes that are called by labels, or else by numbers."""
+    labels = labels_of(domain)
+    found = None
+    if labels is not None:
+        found = label_numbers("policy.from_networkx", nodes, labels, dict(graph.nodes(data=True)))
+    return own_numbers("policy.from_networkx", nodes) if found is None else found
 
 
 def _same_cells(where: str, num_cells: int, domain: Domain | None) -> Domain:
@@ -74,27 +79,6 @@ def _given_numbers(nodes: Sequence[Hashable], cells: Sequence[Hashable]) -> dict
     unknown = [node for node in nodes if node not in numbers]
     if unknown:
         raise fail("policy.from_networkx", f"node {unknown[0]!r}", "is not among the cells", "Add it to cells=[...].")
-    return numbers
-
-
-def _own_numbers(nodes: Sequence[Hashable]) -> dict[Hashable, int]:
-    numbers: dict[Hashable, int] = {}
-    for node in nodes:
-        text = str(node)
-        number = None if isinstance(node, bool) else written_whole(text)
-        if number is None or not 0 <= number < FIRST_UNUSABLE:
-            raise fail(
-                "policy.from_networkx",
-                f"node {node!r}",
-                "is not a cell number",
-                f"Name nodes 0, 1, ... and '{BOTTOM_NAME}' for BOTTOM, or pass cells=[...].",
-            )
-        numbers[node] = number
-    if len(set(numbers.values())) != len(numbers):
-        counted = Counter(numbers.values())
-        alike = [node for node, number in numbers.items() if counted[number] > 1][:2]
-        seen = f"nodes {' and '.join(map(repr, alike))}"
-        raise fail("policy.from_networkx", seen, "are the same cell number", "Give every cell one node.")
     return numbers
 
 

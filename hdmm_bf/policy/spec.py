@@ -98,6 +98,11 @@ def _whole(text: str, argument: str, form: str) -> int:
     return number
 
 
+def is_path(text: str) -> bool:
+    """Whether a text is the path of a graph file, perhaps with its number of cells."""
+    return _path(text)[0] is not None
+
+
 def _path(text: str) -> tuple[Path | None, str | None]:
     """Recognise `graph.csv` and `graph.csv:64`."""
     if Path(text).suffix.lower() in files.SUFFIXES or ("/" in text and ":" not in text):

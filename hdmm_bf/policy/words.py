@@ -13,6 +13,7 @@ import numpy as np
 
 from hdmm_bf._display import word
 from hdmm_bf._types import IndexArray
+from hdmm_bf.policy.attribute_words import pairs_in_words
 from hdmm_bf.policy.graph import BOTTOM, Policy, attribute_groups
 
 _MANY = 6
@@ -23,6 +24,9 @@ def hides(policy: Policy) -> str:
     """Say what nobody can learn about one record."""
     if policy.num_edges == 0:
         return "This policy hides nothing."
+    pairs = pairs_in_words(policy)
+    if pairs is not None:
+        return f"Of one record nobody can tell apart {pairs}."
     return f"Nobody can tell {policy.meaning}."
 
 

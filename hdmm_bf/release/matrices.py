@@ -271,7 +271,9 @@ class CellRecovery(MatrixRecovery):
     def _covers_without_full_rank(self, workload: Workload) -> bool:
         left_out = np.eye(self.matrix.shape[1]) - self.pseudo_inverse @ self.matrix
         cells = np.asarray(self.problem.grounding.expand(left_out), dtype=np.float64)
-        seen = np.asarray(workload.matrix.quadratic(cells @ cells.T))
+        step = max(1, _BLOCK_ENTRIES // workload.num_queries)  # squares of W L, not W (L L^T) W^T, which cancels badly
+        blocks = (cells[:, start : start + step] for start in range(0, cells.shape[1], step))
+        seen = sum(np.square(workload.matrix.mv(block)).sum(axis=1) for block in blocks)
         whole = np.asarray(workload.matrix.quadratic(np.eye(workload.num_cells)))
         return bool(np.all(seen <= _UNSEEN * np.maximum(whole, 1.0)))
 

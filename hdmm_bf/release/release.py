@@ -14,12 +14,15 @@ from hdmm_bf import _display
 from hdmm_bf import policy as policies
 from hdmm_bf._checks import fail, whole_numbers
 from hdmm_bf._types import JsonObject, RealVector
+from hdmm_bf.data.frames import frame
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release import intervals
 from hdmm_bf.release.plan import Plan
 from hdmm_bf.release.postprocess import Processed, postprocess
 from hdmm_bf.release.reconstruction import Recovery
+from hdmm_bf.release.tables import LEVEL, long_columns, wide_columns
 from hdmm_bf.workload import Workload
+from hdmm_bf.workload import language as tables
 
 _SHOWN = 5
 """Answers that a notebook shows."""
@@ -123,6 +126,43 @@ class Release:
         self.recovery.check_covers(workload)
         variances = self.recovery.variances(workload, self.plan)
         return self.recovery.answers(workload, self.measured), np.sqrt(variances)
+
+    def to_frame(self, library: str | None = None, *, level: float = LEVEL, queries: Workload | None = None) -> Any:
+        """Return the answers as a frame, one row a query: what it asks, then estimate, stddev, low and high.
+
+        Args:
+            library: "pandas", "polars" or "pyarrow"; by default the one that is loaded.
+            level: the probability with which low and high hold the true answer between them.
+            queries: another workload on the same domain, at no further cost.
+
+        An attribute has a column of its name, or `age_lo` and `age_hi` where intervals of it are asked for; `table` is
+        the name of the table. Attributes that a query sums over are missing. Queries that only have names have one
+        column, `query`.
+        """
+        return frame(long_columns(self, level, queries), library)
+
+    def table(
+        self,
+        *attributes: str,
+        value: str = "estimate",
+        library: str | None = None,
+        level: float = LEVEL,
+        groups: Any = None,
+        where: Any = None,
+    ) -> Any:
+        """Return one table as people print it: a column for each value of the last attribute, rows for the others.
+
+        Args:
+            attributes: their names; of one attribute, all numbers are given side by side.
+            value: which number the wide table holds: "estimate", "stddev", "low" or "high".
+            library, level: as for `to_frame`.
+            groups, where: as for `bf.table`.
+
+        The table need not be among those that were asked for, as long as the strategy measures it; it costs nothing
+        more.
+        """
+        asked = tables.table(*attributes, groups=groups, where=where).on(self.problem.policy.domain)
+        return frame(wide_columns(self, asked, attributes, value, level), library, where="release.table")
 
     def postprocess(self, *steps: str) -> Processed:
         """Return the histogram and answers after "nonnegative", "isotonic" (lines) or "integers", in that order."""

@@ -12,8 +12,9 @@ import numpy as np
 from hdmm_bf._checks import fail, fits, positive_int, whole_number
 from hdmm_bf.domain import Domain, DomainLike, as_domain
 from hdmm_bf.matrix import Identity, Kronecker, Matrix, Ones, Stack
+from hdmm_bf.workload.boxes import AllRange, Boxes, Prefix
+from hdmm_bf.workload.layout import Axis, AxisKind, BoxBlock, Layout, TableBlock
 from hdmm_bf.workload.queries import Workload
-from hdmm_bf.workload.ranges import AllRange, Boxes, Prefix
 
 _BYTES_PER_RANGE = 32  # of one attribute: both ends, as drawn and in order
 _BYTES_PER_FACTOR = 128  # of one attribute of one marginal
@@ -22,7 +23,8 @@ _BYTES_PER_FACTOR = 128  # of one attribute of one marginal
 def identity(domain: DomainLike) -> Workload:
     """Ask for the count of every cell: the histogram."""
     cells = as_domain(domain)
-    return Workload(Identity(cells.num_cells), cells, f"identity:{cells}", cells.describe)
+    layout = Layout((_block(cells, ["values"] * cells.num_attributes),))
+    return Workload(Identity(cells.num_cells), cells, f"identity:{cells}", cells.describe, layout=layout)
 
 
 def prefix(domain: DomainLike) -> Workload:
@@ -32,18 +34,22 @@ def prefix(domain: DomainLike) -> Workload:
     def bounds(axis: int, query: int) -> tuple[int, int]:
         return 0, query
 
-    return _per_axis(cells, "prefix", [Prefix(s) for s in cells.sizes], bounds)
+    return _per_axis(cells, "prefix", "prefixes", [Prefix(s) for s in cells.sizes], bounds)
 
 
 def all_range(domain: DomainLike) -> Workload:
     """Ask for every range (every box, in several dimensions)."""
     cells = as_domain(domain)
     factors = [AllRange(s) for s in cells.sizes]
-    return _per_axis(cells, "all-range", factors, lambda axis, query: factors[axis].bounds(query))
+    return _per_axis(cells, "all-range", "ranges", factors, lambda axis, query: factors[axis].bounds(query))
 
 
 def _per_axis(
-    domain: Domain, kind: str, factors: Sequence[Matrix], bounds: Callable[[int, int], tuple[int, int]]
+    domain: Domain,
+    kind: str,
+    asked: AxisKind,
+    factors: Sequence[Matrix],
+    bounds: Callable[[int, int], tuple[int, int]],
 ) -> Workload:
     counts = [f.shape[0] for f in factors]
 
@@ -52,7 +58,14 @@ def _per_axis(
         return range_name(domain, [bounds(axis, int(q)) for axis, q in enumerate(numbers)])
 
     matrix = factors[0] if len(factors) == 1 else Kronecker(tuple(factors))
-    return Workload(matrix, domain, f"{kind}:{domain}", name)
+    return Workload(matrix, domain, f"{kind}:{domain}", name, layout=Layout((_block(domain, [asked] * len(factors)),)))
+
+
+def _block(domain: Domain, kinds: Sequence[AxisKind]) -> TableBlock:
+    """Return the table with these axes, called after the attributes that it does not sum over."""
+    named = [name for name, kind in zip(domain.names, kinds, strict=True) if kind != "all"]
+    axes = tuple(Axis(kind, size) for kind, size in zip(kinds, domain.sizes, strict=True))
+    return TableBlock(" x ".join(named) or "total", axes)
 
 
 def random_range(domain: DomainLike, count: int, *, seed: int) -> Workload:
@@ -70,7 +83,8 @@ def random_range(domain: DomainLike, count: int, *, seed: int) -> Workload:
         low, high = boxes.low[query].tolist(), boxes.high[query].tolist()
         return range_name(cells, list(zip(low, high, strict=True)))
 
-    return Workload(boxes, cells, f"random-range:{cells}:{count}:seed={seed}", name)
+    layout = Layout((BoxBlock("random ranges", boxes.low, boxes.high),))
+    return Workload(boxes, cells, f"random-range:{cells}:{count}:seed={seed}", name, layout=layout)
 
 
 def marginals(domain: DomainLike, ways: int | Literal["all"]) -> Workload:
@@ -97,7 +111,9 @@ def marginals(domain: DomainLike, ways: int | Literal["all"]) -> Workload:
             bounds[attribute] = (int(value), int(value))
         return range_name(cells, bounds)
 
-    return Workload(Stack(blocks), cells, f"marginals:{cells}:{ways}", name)
+    kinds: list[list[AxisKind]] = [["values" if a in kept else "all" for a in range(d)] for kept in tables]
+    layout = Layout(tuple(_block(cells, own) for own in kinds))
+    return Workload(Stack(blocks), cells, f"marginals:{cells}:{ways}", name, layout=layout)
 
 
 def marginal_matrix(domain: Domain, kept: Sequence[int]) -> Kronecker:
@@ -111,6 +127,5 @@ def range_name(domain: Domain, bounds: Sequence[tuple[int, int]]) -> str:
     for axis, (low, high) in enumerate(bounds):
         if (low, high) == (0, domain.sizes[axis] - 1) and low != high:
             continue
-        first, last = domain.value_name(axis, low), domain.value_name(axis, high)
-        parts.append(f"{domain.names[axis]}={first}" + (f"..{last}" if low != high else ""))
+        parts.append(f"{domain.names[axis]}={domain.interval_name(axis, low, high)}")
     return ", ".join(parts) or "total"

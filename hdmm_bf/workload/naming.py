@@ -24,6 +24,8 @@ def title(workload: Workload) -> str:
     if workload.spec == _OWN_WORDS:
         return _OWN_WORDS
     queries = f"{workload.num_queries} quer{'y' if workload.num_queries == 1 else 'ies'}"
+    if workload.layout is not None and workload.layout.makes:
+        return f"tables {_display.quoted(workload.spec)}, {queries}"
     return f"custom matrix {_display.quoted(workload.spec)}, {queries}"
 
 

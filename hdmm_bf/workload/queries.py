@@ -12,9 +12,10 @@ import scipy.sparse as sp
 
 from hdmm_bf import _display
 from hdmm_bf._checks import as_array, fail, finite, fits, position, real_matrix, same_cells
-from hdmm_bf._types import AnyArray, Number, RealVector, SquareMatrix
+from hdmm_bf._types import AnyArray, JsonObject, Number, RealVector, SquareMatrix
 from hdmm_bf.domain import Domain, DomainLike, as_domain
 from hdmm_bf.matrix import Dense, Kronecker, Matrix, Sparse, Stack, Weighted
+from hdmm_bf.workload.layout import Layout, TableBlock, query_name
 
 MatrixLike: TypeAlias = object
 """A NumPy array, a scipy.sparse matrix, nested lists, or one of our implicit matrices."""
@@ -37,6 +38,7 @@ class Workload:
         namer: gives the name of a query from its number.
         times_weights: the queries times their weights, row by row, or None where all have weight 1. A search minimises
             the error of these; nothing that is published depends on the weights.
+        layout: which table and which values of every attribute each query asks for, where that is known.
     """
 
     matrix: Matrix
@@ -44,6 +46,7 @@ class Workload:
     spec: str
     namer: Callable[[int], str]
     times_weights: Matrix | None = None
+    layout: Layout | None = None
 
     def __post_init__(self) -> None:
         assert self.objective.shape == self.matrix.shape, "one weight a query"
@@ -114,6 +117,39 @@ class Workload:
             raise fail("workload.name", self.spec, problem, "Use a smaller domain.")
         return self.namer(position("workload.name", query, self.num_queries, "queries"))
 
+    def query(self, query: int) -> JsonObject:
+        """Return what a query asks: its table, and by attribute a value, an interval (first, last) or a group's name.
+
+        Attributes that are summed over are left out. A value is its label, or its number where it has none.
+        """
+        from hdmm_bf.workload.columns import described
+
+        return described(self, position("workload.query", query, self.num_queries, "queries"))
+
+    def columns(self) -> dict[str, list[str | float | int | None]]:
+        """Return what all queries ask, one row a query: the columns that a published table has before its numbers.
+
+        `table` is the name of the table. An attribute has a column of its name; where some query asks for several of
+        its values, columns `age_lo` and `age_hi` with the first and the last, or with both edges of an interval. What
+        is summed over is None in a column of values. Queries of a custom matrix have one column, `query`.
+        """
+        from hdmm_bf.workload.columns import columns
+
+        size = self.num_queries * _BYTES_PER_NAME * (1 + self.domain.num_attributes)
+        fits("workload.columns", f"{self.num_queries} queries", size, advice="Use query(i) for the ones you need.")
+        return columns(self)
+
+    @property
+    def targets(self) -> RealVector:
+        """The standard deviation that is asked of every query, m numbers; NaN where none is asked."""
+        fits("workload.targets", f"{self.num_queries} queries", self.num_queries * 8, advice="Use a smaller domain.")
+        return np.full(self.num_queries, np.nan) if self.layout is None else self.layout.targets()
+
+    @property
+    def has_targets(self) -> bool:
+        """Whether a standard deviation is asked of some query."""
+        return self.layout is not None and any(block.stddev is not None for block in self.layout.blocks)
+
     def names(self) -> list[str]:
         """Return the names of all queries."""
         size = self.num_queries * _BYTES_PER_NAME
@@ -144,6 +180,23 @@ def from_matrix(
     )
 
 
+def from_tables(blocks: Sequence[TableBlock], domain: Domain) -> Workload:
+    """Return the workload that is these tables, one above the other; nothing is written out."""
+    layout = Layout(tuple(blocks), makes=True)
+
+    def name(query: int) -> str:
+        return query_name(domain, *layout.place(query))
+
+    heavy = [b.matrix if b.weight == 1 else Weighted(np.array([b.weight]), b.matrix) for b in blocks]
+    times = None if all(b.weight == 1 for b in blocks) else _stacked(heavy)
+    spec = "; ".join(block.name for block in blocks)
+    return Workload(_stacked([b.matrix for b in blocks]), domain, spec, name, times, layout)
+
+
+def _stacked(blocks: Sequence[Matrix]) -> Matrix:
+    return blocks[0] if len(blocks) == 1 else Stack(tuple(blocks))
+
+
 def _as_matrix(matrix: MatrixLike) -> Matrix:
     if isinstance(matrix, Matrix):
         return matrix
@@ -165,7 +218,15 @@ def union(*workloads: Workload) -> Workload:
 
     spec = f"union({', '.join(w.spec for w in workloads)})"
     matrix, heavy = _both(workloads, Stack)
-    return Workload(matrix, first.domain, spec, name, heavy)
+    return Workload(matrix, first.domain, spec, name, heavy, _joined(workloads))
+
+
+def _joined(workloads: Sequence[Workload]) -> Layout | None:
+    """Put layouts one after the other, if every workload has one on the same sizes."""
+    layouts = [w.layout for w in workloads if w.layout is not None and w.domain.sizes == workloads[0].domain.sizes]
+    if len(layouts) < len(workloads):
+        return None
+    return Layout(tuple(block for layout in layouts for block in layout.blocks))
 
 
 def _both(
@@ -211,7 +272,9 @@ def weighted(workload: Workload, weights: Number | Sequence[Number] | AnyArray) 
         raise fail("workload.weighted", f"a weight of {vector.min():g}", "must be positive", advice)
     shown = f"{vector[0]:g}" if vector.size == 1 else f"{vector.size} weights"
     spec = f"weighted({workload.spec}, {shown})"
-    return Workload(workload.matrix, workload.domain, spec, workload.namer, Weighted(vector, workload.objective))
+    heavy = Weighted(vector, workload.objective)
+    layout = None if workload.layout is None else workload.layout.unmade()
+    return Workload(workload.matrix, workload.domain, spec, workload.namer, heavy, layout)
 
 
 def product(*workloads: Workload) -> Workload:

@@ -48,8 +48,9 @@ def test_release_writes_answers_with_simulated_intervals(folder):
     assert len(json.loads(out.read_text())["answer"]) == 78
     text = folder / "o.csv"
     run("release", str(folder / "a.bf"), "--data", str(folder / "c.csv"), "--epsilon", "1", "--out", str(text))
-    assert "# noise: whole numbers on the cells by the norm of a tree" in text.read_text()
-    assert "# interval: 95 %, simulated" in text.read_text()
+    notes = json.loads((folder / "o.csv-metadata.json").read_text())["notes"][0]
+    assert notes["noise"].startswith("whole numbers on the cells by the norm of a tree")
+    assert notes["interval"].startswith("95 %, simulated")
 
 
 def test_export_holds_the_matrix_and_the_tree(folder):

@@ -67,15 +67,16 @@ def test_all_engines_say_which_column_leaves_the_domain_and_nothing_of_its_value
         histogram(make([*good(5), bad, bad]), DOMAIN, bins=BINS)
     message = str(caught.value)
     assert message == (
-        f"histogram(column '{column}'): has values outside the domain, or missing ones. "
-        "Use outside='drop' to leave such records out, or outside='clip' for numbers, or correct the table."
+        f"histogram(column '{column}'): 2 records have values outside the domain, or missing ones. Use --other "
+        "(other={...}) to count them under a declared value, --outside drop (outside='drop') to leave them out, "
+        "--outside clip (outside='clip') for numbers, or correct the table."
     )
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
 @pytest.mark.parametrize("bad", [(TOWNS[0], None, 5.0, 1), (TOWNS[0], 1, None, 1)])
 def test_all_engines_refuse_to_clip_what_is_missing(make, bad):
-    with pytest.raises(InputError, match="cannot be clipped: missing ones.*Use outside='drop'"):
+    with pytest.raises(InputError, match="cannot be clipped: missing ones.*outside='drop'"):
         histogram(make([*good(5), bad]), NUMBERS, bins=BINS, outside="clip")
 
 
@@ -282,3 +283,8 @@ def test_only_cells_and_counts_come_to_python(monkeypatch):
     monkeypatch.setattr(nw.LazyFrame, "collect", lambda frame: shapes.append(collect(frame)) or shapes[-1])
     histogram(duckdb.sql("SELECT i % 3 AS v FROM range(1000) AS t(i)"), 5)
     assert [(frame.shape, frame.columns) for frame in shapes] == [((3, 2), ["cell", "n"])]
+
+
+def test_text_among_numbers_of_a_file_is_outside_also_where_every_column_is_a_number(tmp_path):
+    (tmp_path / "x.csv").write_text("x,y\n0,1\nmany,1\n2,1\n")
+    assert histogram(tmp_path / "x.csv", bf.Domain((3,), ("x",)), outside="drop").tolist() == [1, 0, 1]

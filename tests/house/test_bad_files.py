@@ -125,7 +125,7 @@ def test_a_missing_matrix_file_is_refused(name, tmp_path):
         (policy.parse, "graph.graphmll", ".graphmll", "Did you mean '.graphml'?"),
         (policy.parse, "G.jsn:64", ".jsn", "Did you mean '.json'?"),
         (policy.parse, "G.Cvs", ".Cvs", "Did you mean '.csv'?"),
-        (policy.parse, "my.graph.zzz", ".zzz", "Known: .csv, .graphml, .json."),
+        (policy.parse, "my.graph.zzz", ".zzz", "Known: .csv, .geojson, .graphml, .json."),
         (workload.parse, "W.cvs", ".cvs", "Did you mean '.csv'?"),
         (workload.parse, " W.nzp", ".nzp", "Did you mean '.npz'?"),
         (workload.parse, "W.mxt", ".mxt", "Did you mean '.mtx'?"),

@@ -25,8 +25,10 @@ HOMES = {
     "optax": "objectives",
     "opendp": "release/noise.py",
     "duckdb": "data/histogram",
-    "narwhals": "data/histogram",
+    "narwhals": "data",
     "matplotlib": "report/plots",
+    "openpyxl": "report/export",
+    "sqlglot": "workload/sql_text.py",
     "click": "cli",
 }
 AT_START = {"__init__", "__main__", "cli"}

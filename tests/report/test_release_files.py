@@ -1,11 +1,10 @@
-"""Written releases: every bit comes back, the header says what the numbers are, whole files or none."""
+"""Written releases: every bit comes back, the promise stands beside them, whole files or none."""
 
 import csv
 import dataclasses
 import json
 import math
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -19,7 +18,16 @@ import pytest
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
 from hdmm_bf.domain import Domain
-from hdmm_bf.report.export import SUFFIXES, check_target, write_answers, write_estimate, write_file, write_matrix
+from hdmm_bf.report.export import (
+    SUFFIXES,
+    check_rows,
+    check_target,
+    metadata_file,
+    write_answers,
+    write_estimate,
+    write_file,
+    write_matrix,
+)
 from tests.support.ledgers import nobody
 from tests.support.mistakes import THREE_PARTS
 
@@ -33,6 +41,8 @@ def named_in(suffix, name):
 
 
 COUNTS = np.arange(10) ** 2 + 7
+EXACT = [suffix for suffix in SUFFIXES if suffix != ".xlsx"]
+"""Formats that bring every bit back; Excel keeps 15 digits."""
 
 
 @pytest.fixture(scope="module")
@@ -56,23 +66,25 @@ def read_back(path):
         notes = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
         return notes, {name: table[name].to_pylist() for name in table.column_names}
     with path.open(newline="", encoding="utf-8") as file:
-        lines = file.readlines()
-    head = [line for line in lines if line.startswith("# ")]
-    names, *rows = csv.reader(lines[len(head) :], strict=True)
+        names, *rows = csv.reader(file, strict=True)
     columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
     for name in names[1:]:
         columns[name] = [float(entry) for entry in columns[name]]
-    return dict(line[2:].rstrip("\n").split(": ", 1) for line in head), columns
+    beside = json.loads(metadata_file(path).read_text(encoding="utf-8"))
+    assert beside["url"] == path.name
+    assert [column["titles"] for column in beside["tableSchema"]["columns"]] == names
+    return beside["notes"][0], columns
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", EXACT)
 def test_answers_come_back_bit_by_bit(released, noise, suffix, tmp_path):
     """Quotes exporting.releases: the same numbers, bit by bit; Parquet and JSON bring back the same names."""
     out = released[noise]
     processed = out.postprocess("nonnegative", "integers")
     path = write_answers(out, tmp_path / f"answers{suffix}", level=0.9, processed=processed)
-    assert os.listdir(tmp_path) == [path.name]
+    beside = [metadata_file(path).name] if suffix == ".csv" else []
+    assert sorted(os.listdir(tmp_path)) == [path.name, *beside]
     notes, columns = read_back(path)
     ends = out.interval(0.9)
     wanted = {"answer": out.answers, "stddev": out.stddev, "low": ends.low, "high": ends.high}
@@ -85,7 +97,7 @@ def test_answers_come_back_bit_by_bit(released, noise, suffix, tmp_path):
     assert notes["interval"].startswith("90 %")
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", EXACT)
 def test_the_estimate_comes_back_bit_by_bit(released, suffix, tmp_path):
     out = released["gaussian"]
     notes, columns = read_back(write_estimate(out, tmp_path / f"cells{suffix}"))
@@ -97,18 +109,17 @@ def test_the_estimate_comes_back_bit_by_bit(released, suffix, tmp_path):
     assert "post-processing" not in notes
 
 
-def test_the_header_names_the_policy_the_loss_and_what_is_public(released, tmp_path):
+def test_the_promise_is_beside_a_csv_file_which_holds_nothing_but_the_table(released, tmp_path):
     for noise, privacy in (("gaussian", "epsilon = 1.25, delta = 1e-06, by mu = "), ("laplace", "epsilon = 0.5")):
-        text = write_answers(released[noise], tmp_path / "a.csv", level=0.95).read_text()
-        head = [line for line in text.splitlines() if line.startswith("# ")]
-        assert f"# made by: hdmm_bf {bf.__version__}" in head
-        assert "# policy: line:10" in head
-        assert "# public: the total number of records" in head
-        assert any(line.startswith(f"# privacy: {privacy}") for line in head)
-        assert any(line.startswith(f"# noise: discrete {noise}, scale ") for line in head)
-        assert any(line.startswith("# hidden: ") for line in head)
-        assert any(line.startswith("# rmse: ") for line in head)
-        assert text.splitlines()[len(head)] == "query,answer,stddev,low,high"
+        path = write_answers(released[noise], tmp_path / "a.csv", level=0.95)
+        notes, _ = read_back(path)
+        assert notes["made by"] == f"hdmm_bf {bf.__version__}"
+        assert notes["policy"] == "line:10"
+        assert notes["public"] == "the total number of records"
+        assert notes["privacy"].startswith(privacy)
+        assert notes["noise"].startswith(f"discrete {noise}, scale ")
+        assert {"hidden", "rmse"} <= set(notes)
+        assert path.read_text().splitlines()[0] == "query,answer,stddev,low,high"
 
 
 def test_json_also_holds_the_facts_as_plain_values(released, tmp_path):
@@ -122,18 +133,18 @@ def test_json_also_holds_the_facts_as_plain_values(released, tmp_path):
 
 def test_nothing_is_public_under_ordinary_dp(tmp_path):
     out = bf.release(bf.fit("identity:3", "unbounded:3"), [1, 2, 3], rho=0.5)
-    assert "# public: nothing\n" in write_answers(out, tmp_path / "a.csv", level=0.95).read_text()
+    assert read_back(write_answers(out, tmp_path / "a.csv", level=0.95))[0]["public"] == "nothing"
 
 
-def test_a_name_of_the_workload_cannot_forge_a_line_of_the_header(tmp_path):
-    workload = bf.workload.from_matrix(np.eye(3), spec="mine\n# privacy: perfect\nquery,answer\n")
+def test_a_name_of_the_workload_cannot_forge_what_is_promised(tmp_path):
+    workload = bf.workload.from_matrix(np.eye(3), spec='mine\n", "privacy": "perfect')
     out = bf.release(bf.fit(workload, "line:3"), [1, 2, 3], rho=0.5)
-    lines = write_answers(out, tmp_path / "a.csv", level=0.95).read_text().splitlines()
-    assert [line for line in lines if line.startswith("# privacy")] == [f"# privacy: {out.plan.promise}"]
-    assert lines.count("query,answer") == 0
+    path = write_answers(out, tmp_path / "a.csv", level=0.95)
+    assert read_back(path)[0]["privacy"] == out.plan.promise
+    assert len(path.read_text().splitlines()) == 4
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", EXACT)
 def test_a_lone_surrogate_is_escaped(suffix, tmp_path):
     """A budget is spent by then: a name that no file can hold must not lose the answers."""
     workload = bf.workload.from_matrix(np.eye(2), names=["\ud800", "b"], spec="mine \udfff")
@@ -148,23 +159,14 @@ def test_a_name_that_a_spreadsheet_takes_for_a_formula_has_an_apostrophe_and_num
     names = ["=1+1", "+1", "-1", "@x", " =1", "\t=1", "\uff1d1", "a=1"]
     out = bf.release(bf.fit(bf.workload.from_matrix(-np.eye(8), names=names), "line:8"), [9] * 8, rho=50.0)
     text = write_answers(out, tmp_path / "a.csv", level=0.95).read_text()
-    rows = [line for line in text.splitlines() if not line.startswith("#")][1:]
+    rows = text.splitlines()[1:]
     written = [next(csv.reader([row]))[0] for row in rows]
     assert written == ["'=1+1", "'+1", "'-1", "'@x", "' =1", r"\x09=1", "'\uff1d1", "a=1"]
     assert [float(next(csv.reader([row]))[1]) for row in rows] == out.answers.tolist()
     assert (out.answers < 0).all()
 
 
-def test_a_name_in_the_header_cannot_start_a_formula_in_a_later_cell(tmp_path):
-    workload = bf.workload.from_matrix(np.eye(3), spec="mine,=1+1, @x;-2")
-    out = bf.release(bf.fit(workload, "line:3"), [1, 2, 3], rho=0.5)
-    text = write_answers(out, tmp_path / "a.csv", level=0.95).read_text()
-    cells = [cell for line in text.splitlines() if line.startswith("#") for cell in re.split("[,;]", line)]
-    assert "'=1+1" in cells
-    assert not [cell for cell in cells if cell.lstrip().startswith(("=", "+", "-", "@"))]
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", EXACT)
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_number_that_is_not_finite_is_never_written(released, suffix, bad, tmp_path):
     out = released["gaussian"]
@@ -181,8 +183,8 @@ def test_an_older_file_is_replaced(released, tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("old")
     write_answers(released["laplace"], path, level=0.9)
-    assert path.read_text().startswith("# made by")
-    assert os.listdir(tmp_path) == ["a.csv"]
+    assert path.read_text().startswith("query,answer")
+    assert sorted(os.listdir(tmp_path)) == ["a.csv", "a.csv-metadata.json"]
 
 
 @pytest.mark.parametrize("old", [None, b"old"])
@@ -242,6 +244,7 @@ def test_a_writer_that_is_killed_leaves_the_old_file(tmp_path):
         ("file/a.csv", "is in a folder that cannot be written"),
         ("folder.csv", "is a folder"),
         ("x" * 300 + ".csv", "cannot be written (File name too long)"),
+        ("x" * 251 + ".csv", "cannot be written (File name too long)"),
         ("a\0b.csv", "cannot be written"),
     ],
     ids=lambda value: repr(value[:20]),
@@ -256,7 +259,7 @@ def test_a_target_that_cannot_be_written_is_refused(name, words, tmp_path):
 
 
 def test_the_longest_name_can_be_written(tmp_path):
-    path = tmp_path / ("x" * 251 + ".csv")
+    path = tmp_path / ("x" * (251 - len("-metadata.json")) + ".csv")
     write_file(check_target(path, SUFFIXES), b"content")
     assert path.read_bytes() == b"content"
 
@@ -285,3 +288,20 @@ def test_parquet_without_pyarrow_is_refused_before_anything_is_spent(released, t
             act()
     check_target(tmp_path / "a.csv", SUFFIXES)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_excel_without_openpyxl_is_refused_before_anything_is_spent(released, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    for act in (
+        lambda: check_target(tmp_path / "a.xlsx", SUFFIXES),
+        lambda: write_answers(released["laplace"], tmp_path / "a.xlsx", level=0.9),
+    ):
+        with pytest.raises(InputError, match=r"needs the package openpyxl\. Install it with"):
+            act()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_more_queries_than_a_sheet_has_rows_are_refused():
+    with pytest.raises(InputError, match=r"a sheet holds 1048575 rows, and a table has 2096128 queries"):
+        check_rows("a.xlsx", bf.workload.all_range(2047))
+    check_rows("a.xlsx", bf.workload.all_range(1000))

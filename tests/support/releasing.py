@@ -20,4 +20,4 @@ def release(folder, *arguments, bundle="g.bf", data="x.csv", out="a.csv", privac
 
 def answers(path):
     with path.open(newline="") as file:
-        return list(csv.DictReader(line for line in file if not line.startswith("#")))
+        return list(csv.DictReader(file))

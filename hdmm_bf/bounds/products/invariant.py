@@ -23,7 +23,7 @@ from hdmm_bf._types import EdgeArray, RealVector
 from hdmm_bf.matrix import Identity, Matrix, Ones
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import ProductProblem
-from hdmm_bf.workload.ranges import AllRange, Prefix
+from hdmm_bf.workload.boxes import AllRange, Prefix
 
 _MOST_SETS = 100_000
 

@@ -7,7 +7,7 @@ import numpy as np
 from hdmm_bf._types import EdgeArray
 from hdmm_bf.matrix import Identity, Matrix, Ones
 from hdmm_bf.policy import BOTTOM, bounded, empty, line
-from hdmm_bf.workload.ranges import AllRange, Prefix
+from hdmm_bf.workload.boxes import AllRange, Prefix
 
 
 def resized(factor: Matrix, n: int) -> Matrix | None:

@@ -54,7 +54,13 @@ def coded(frame: Frame, made: list[Reading], outside: Outside) -> Frame:
             real = kinds[i] == "real"
             clip, nan = outside == "clip", real and _can_hold_nan(frame)
             numbers[f"r{i}"] = _number_code(x, reading, f"b{i}", clip=clip, real=real, nan=nan)
-    return frame.with_columns(**numbers) if numbers else frame
+    frame = frame.with_columns(**numbers) if numbers else frame
+    homes = {f"r{i}": reading.other for i, reading in enumerate(made) if reading.other is not None}
+    at_home = {
+        name: nw.when(nw.col(name) < 0).then(nw.lit(home, nw.Int64)).otherwise(nw.col(name))
+        for name, home in homes.items()
+    }
+    return frame.with_columns(**at_home) if at_home else frame
 
 
 def cell(made: list[Reading], weights: bool) -> Expression:

@@ -1,7 +1,7 @@
 """Counting records into the cells of a declared domain, on the engine that holds them.
 
 The only thing that comes to Python is the table of (cell, count), at most one row a cell; the rows of records
-never do, and no message repeats a value of a record or says how many there are.
+never do, and no message repeats a value of a record.
 """
 
 from __future__ import annotations
@@ -15,18 +15,22 @@ from jaxtyping import Int64
 from hdmm_bf._checks import fail
 from hdmm_bf._types import Number
 from hdmm_bf.data.histogram.codes import cell, coded, joined, limbs, weight
+from hdmm_bf.data.histogram.hints import hints
 from hdmm_bf.data.histogram.request import WHERE, Outside, Reading, placed, readings
 from hdmm_bf.data.histogram.tables import Frame, Table, opened, refused
+from hdmm_bf.data.tables import Records
 from hdmm_bf.domain import DomainLike, as_domain
 
 _LARGEST = 2**63 - 1
+_LEAVE_OUT = "--outside drop (outside='drop') to leave them out"
 _REMEDY = {
-    "error": "Use outside='drop' to leave such records out, or outside='clip' for numbers, or correct the table.",
-    "clip": "Use outside='drop' to leave such records out, or correct the table.",
+    "error": f"Use --other (other={{...}}) to count them under a declared value, {_LEAVE_OUT}, --outside clip "
+    "(outside='clip') for numbers, or correct the table.",
+    "clip": f"Use {_LEAVE_OUT}, or correct the table.",
 }
 _PROBLEM = {
-    "error": "has values outside the domain, or missing ones",
-    "clip": "has values that cannot be clipped: missing ones, or numbers that are not whole",
+    "error": "values outside the domain, or missing ones",
+    "clip": "values that cannot be clipped: missing ones, or numbers that are not whole",
 }
 
 
@@ -38,6 +42,8 @@ def histogram(
     bins: Mapping[str, Sequence[Number]] | None = None,
     weights: str | None = None,
     outside: Outside = "error",
+    other: Mapping[str, str | int] | None = None,
+    table: str | None = None,
 ) -> Int64[np.ndarray, " n"]:
     """Count the records of a table into the cells of a domain, in row-major order, ready for `release`.
 
@@ -47,33 +53,66 @@ def histogram(
 
     Args:
         source: a pandas, polars (eager or lazy), pyarrow, DuckDB, ibis or PySpark table, or the path of a file
-            .csv, .csv.gz, .tsv (UTF-8, names in the first line) or .parquet; for SQL a DuckDB relation or ibis table.
+            .csv, .csv.gz, .tsv (UTF-8, names in the first line), .parquet, .arrow or .duckdb; for SQL a DuckDB relation
+            or ibis table.
         domain: what a record can be; each attribute is read from the column of its name.
         columns: the column of an attribute where it has another name.
         bins: rising edges of the intervals of a numeric attribute, one more than its size, for example
-            `{"age": [0, 18, 65, 120]}`; an interval holds its lower edge and not its upper one, but the last holds
-            both. The first and last edge may be infinite. Labels of such an attribute are names of the intervals.
+            `{"age": [0, 18, 65, 120]}`, where the domain has none;
+            an interval holds its lower edge and not its upper one, but the last holds both. The first and last edge may
+            be infinite. Labels of such an attribute are names of the intervals.
         weights: a column of whole numbers, how many records each row stands for.
         outside: what becomes of records with a value that the domain does not have: "error"; "clip", which counts
             numbers too small or too large as the first or last value; or "drop", which leaves the record out.
+        other: by attribute, the value (a label, or a number) under which all values are counted that the domain does
+            not have, missing ones included.
+        table: the name of the table in a .duckdb file that holds several.
 
     Returns:
         One int64 count a cell.
 
     Guarantees:
         All engines give the same counts, exact up to 2^63 - 1, and a sum beyond that is refused.
-        Records stay on their engine; no message holds a value of a record or a number of records.
+        Records stay on their engine. No message holds a value of a record; a refusal says how many records are outside
+        the domain, for whoever holds them to find them, and no other number of records.
     """
     shape = as_domain(domain)
-    made = readings(shape, {} if columns is None else columns, {} if bins is None else bins, outside)
+    made = readings(shape, columns or {}, bins or {}, outside, other or {})
     if weights is not None and not isinstance(weights, str):
         raise fail(WHERE, f"weights of type {type(weights).__name__}", "must name a column", "Use weights='count'.")
-    with opened(source) as table:
-        found = placed(made, table.names, weights, from_text=table.from_text)
+    with opened(source, table) as held:
+        found = placed(made, held.names, weights, from_text=held.from_text)
         file = Path(source) if isinstance(source, str | Path) else None
-        cells, parts = _grouped(table, found, weights, outside, file)
-    _check_outside(cells, found, weights, outside)
+        cells, parts = _grouped(held, found, weights, outside, file)
+        _check_outside(cells, parts, found, weights, outside, held)
     return _dense(cells, parts, shape.num_cells)
+
+
+def records(
+    source: object, domain: DomainLike, *, other: Mapping[str, str | int] | None = None, table: str | None = None
+) -> Records:
+    """Return the records of a table by the numbers of their values, for domains too large for a histogram.
+
+    Equal records are counted on the engine that holds them, so that what comes to Python is at most one row for each
+    combination of values that occurs. Arguments as for `histogram`.
+    """
+    import narwhals as nw
+
+    shape = as_domain(domain)
+    made = readings(shape, {}, {}, "error", other or {}, dense=False)
+    names = [f"r{i}" for i in range(len(made))]
+    with opened(source, table) as held:
+        found = placed(made, held.names, None, from_text=held.from_text)
+        try:
+            frame = coded(held.select(found, None), found, "error")
+            groups = _collected(frame.group_by(*names).agg(n=nw.len()))
+            columns = [np.asarray(groups[name].to_numpy()).astype(np.int64) for name in (*names, "n")]
+        except Exception as error:  # noqa: BLE001  # as in _grouped
+            raise refused(error, Path(source) if isinstance(source, str | Path) else None) from None
+        values, amounts = np.stack(columns[:-1], axis=1), columns[-1]
+        first = np.where((values < 0).any(axis=1), -1 - np.argmax(values < 0, axis=1), 0)
+        _check_outside(first, [amounts], found, None, "error", held)
+    return Records(np.repeat(values, amounts, axis=0), shape)
 
 
 def _grouped(
@@ -107,15 +146,34 @@ def _collected(frame: Frame) -> Frame:
     return frame.collect() if isinstance(frame, nw.LazyFrame) else frame
 
 
-def _check_outside(cells: Int64[np.ndarray, " g"], made: list[Reading], weights: str | None, outside: Outside) -> None:
-    """Say of the first column with values outside the domain that it has some, and no more than that."""
-    problems = {int(-1 - c) for c in cells[cells < 0]}
+def _check_outside(
+    cells: Int64[np.ndarray, " g"],
+    parts: list[Int64[np.ndarray, " g"]],
+    made: list[Reading],
+    weights: str | None,
+    outside: Outside,
+    held: Table,
+) -> None:
+    """Say of the first column with values outside the domain how many records are, and why; never which."""
+    problems = sorted({int(-1 - c) for c in cells[cells < 0]})
     if len(made) in problems:
         problem = "has weights that are missing, negative, not whole or above 2^62"
         raise fail(WHERE, f"column {weights!r}", problem, "Weights say how many records a row stands for: correct it.")
-    if problems and outside != "drop":
-        seen = f"column {made[min(problems)].column!r}"
-        raise fail(WHERE, seen, _PROBLEM[outside], _REMEDY[outside])
+    if not problems or outside == "drop":
+        return
+    first = made[problems[0]]
+    amount = _total([part[cells < 0] for part in parts])
+    others = [made[i].column for i in problems[1:]]
+    elsewhere = f", in this column or in {', '.join(map(repr, others))}" if others else ""
+    said = f"{amount} record{'s have' if amount != 1 else ' has'} {_PROBLEM[outside]}{elsewhere}"
+    hint = hints(held, first)
+    raise fail(WHERE, f"column {first.column!r}", said, f"{hint} {_REMEDY[outside]}" if hint else _REMEDY[outside])
+
+
+def _total(parts: list[Int64[np.ndarray, " g"]]) -> int:
+    """Return the number of records in groups, which may come in three parts."""
+    sums = [int(part.sum()) for part in parts]
+    return sums[0] if len(sums) == 1 else joined(*sums)
 
 
 def _dense(

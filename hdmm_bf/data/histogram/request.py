@@ -5,16 +5,15 @@ A `Reading` is that answer for one attribute: labels, whole numbers from 0, or i
 
 from __future__ import annotations
 
-import math
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Literal, TypeAlias, final, get_args
 
-from hdmm_bf._checks import InputError, fail, fits, listed, nearest
+from hdmm_bf._checks import InputError, fail, fits, nearest, written_whole
 from hdmm_bf._types import Number
 from hdmm_bf.domain import Domain
+from hdmm_bf.domain.domain import rising_edges
 
 Outside: TypeAlias = Literal["error", "clip", "drop"]
 """What becomes of records with a value that the domain does not have."""
@@ -22,32 +21,43 @@ Outside: TypeAlias = Literal["error", "clip", "drop"]
 WHERE = "histogram"
 _CELL_BYTES = 24  # the number of the cell and its count as they arrive, and the result
 _MOST_NAMES = 20  # as many column names a message lists
-_BIN_ADVICE = "Give rising numbers, one more than the attribute has values, for example [0, 18, 65, 120]."
 
 
 @final
 @dataclass(frozen=True)
 class Reading:
-    """How one attribute is read: from the values of `column`, by `labels`, by `edges`, or as whole numbers."""
+    """How one attribute is read: from the values of `column`, by `labels`, by `edges`, or as whole numbers.
+
+    `other` is the number of the value under which everything else is counted, missing values included.
+    """
 
     attribute: str
     column: str
     size: int
     labels: tuple[str, ...] | None
     edges: tuple[float, ...] | None
+    other: int | None = None
 
 
 def readings(
-    domain: Domain, columns: Mapping[str, str], bins: Mapping[str, Sequence[Number]], outside: object
+    domain: Domain,
+    columns: Mapping[str, str],
+    bins: Mapping[str, Sequence[Number]],
+    outside: object,
+    other: Mapping[str, str | int],
+    *,
+    dense: bool = True,
 ) -> list[Reading]:
     """Return one `Reading` an attribute, or say which part of the request cannot be met."""
     if outside not in get_args(Outside):
         advice = nearest(str(outside), get_args(Outside))
         raise fail(WHERE, f"outside={reprlib.repr(outside)}", "must be error, clip or drop", advice)
-    fits(WHERE, f"domain {domain}", _CELL_BYTES * domain.num_cells, advice="Use fewer attributes or wider bins.")
+    if dense:
+        fits(WHERE, f"domain {domain}", _CELL_BYTES * domain.num_cells, advice="Use fewer attributes or wider bins.")
     _named(domain, "columns", columns)
     _named(domain, "bins", bins)
-    made = [_reading(domain, i, columns, bins) for i in range(domain.num_attributes)]
+    _named(domain, "other", other)
+    made = [_reading(domain, i, columns, bins, other) for i in range(domain.num_attributes)]
     for reading in made:
         if outside == "clip" and reading.labels is not None:
             seen = f"outside='clip', attribute {reading.attribute!r}"
@@ -67,14 +77,36 @@ def _named(domain: Domain, name: str, value: object) -> None:
             raise fail(WHERE, f"{name} for {key!r}", problem, close_name(str(key), domain.names))
 
 
-def _reading(domain: Domain, i: int, columns: Mapping[str, str], bins: Mapping[str, Sequence[Number]]) -> Reading:
+def _reading(
+    domain: Domain,
+    i: int,
+    columns: Mapping[str, str],
+    bins: Mapping[str, Sequence[Number]],
+    other: Mapping[str, str | int],
+) -> Reading:
     name = domain.names[i]
     column: object = columns.get(name, name)
     if not isinstance(column, str):
         seen, problem = f"attribute {name!r}, column {reprlib.repr(column)}", "a column's name must be a string"
         raise fail(WHERE, seen, problem, "Rename the column, or give its name in columns={...}.")
-    edges = _edges(name, bins[name], domain.sizes[i]) if name in bins else None
-    return Reading(name, column, domain.sizes[i], None if edges else _texts(name, domain.labels[i]), edges)
+    given = bins.get(name, domain.bins[i])
+    edges = None if given is None else rising_edges(name, given, domain.sizes[i], where=WHERE)
+    home = _home(domain, i, other[name]) if name in other else None
+    return Reading(name, column, domain.sizes[i], None if edges else _texts(name, domain.labels[i]), edges, home)
+
+
+def _home(domain: Domain, i: int, value: str | int) -> int:
+    """Return the number of the value that takes in all others, by its label or, where there is none, its number."""
+    labels = domain.labels[i]
+    if labels is not None and str(value) in labels:
+        return labels.index(str(value))
+    number = written_whole(str(value))
+    if labels is None and number is not None and 0 <= number < domain.sizes[i]:
+        return number
+    seen, advice = f"other for {domain.names[i]!r}, {value!r}", close_name(str(value), labels or ())
+    if labels is None:
+        advice = f"Use a number from 0 to {domain.sizes[i] - 1}."
+    raise fail(WHERE, seen, "is no value of the attribute", advice)
 
 
 def _texts(name: str, labels: Sequence[object] | None) -> tuple[str, ...] | None:
@@ -84,22 +116,6 @@ def _texts(name: str, labels: Sequence[object] | None) -> tuple[str, ...] | None
         seen, problem = f"labels of {name!r}", "two labels are the same when written as text"
         raise fail(WHERE, seen, problem, "Give labels that differ as text.")
     return texts
-
-
-def _edges(name: str, value: Sequence[Number], size: int) -> tuple[float, ...]:
-    """Return bin edges as rising numbers; the first and the last may be infinite."""
-    given = listed(WHERE, f"bins of {name!r}", value, advice=_BIN_ADVICE)
-    try:
-        edges = tuple(float(edge) for edge in given if not isinstance(edge, str | bytes | bool))
-    except (TypeError, ValueError, OverflowError):
-        edges = ()
-    rising = all(low < high for low, high in pairwise(edges)) and all(map(math.isfinite, edges[1:-1]))
-    if len(edges) != len(given) or not rising:
-        raise fail(WHERE, f"bins of {name!r}, {reprlib.repr(given)}", "edges must be rising numbers", _BIN_ADVICE)
-    if len(edges) != size + 1:
-        seen = f"bins of {name!r}, {len(edges)} edges"
-        raise fail(WHERE, seen, f"{size} values of the attribute need {size + 1} edges", _BIN_ADVICE)
-    return edges
 
 
 def placed(made: list[Reading], names: Sequence[str], weights: str | None, *, from_text: bool) -> list[Reading]:

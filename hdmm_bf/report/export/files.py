@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hdmm_bf._checks import fail, nearest
+from hdmm_bf.report.export.csvw import metadata_file
+from hdmm_bf.report.export.excel import check_excel
 
 
 def parquet_bytes(columns: Mapping[str, object], metadata: Mapping[str, str] | None = None) -> bytes:
@@ -37,9 +39,12 @@ def check_target(path: str | Path, suffixes: tuple[str, ...]) -> Path:
         raise fail("export", repr(str(target)), problem, nearest(target.suffix, suffixes))
     if target.suffix.lower() == ".parquet":
         _check_parquet()
-    obstacle = _obstacle(target)
-    if obstacle is not None:
-        raise fail("export", repr(str(target)), obstacle, "Choose another name.")
+    if target.suffix.lower() == ".xlsx":
+        check_excel()
+    for file in filter(None, (target, metadata_file(target))):
+        obstacle = _obstacle(file)
+        if obstacle is not None:
+            raise fail("export", repr(str(file)), obstacle, "Choose another name.")
     return target
 
 

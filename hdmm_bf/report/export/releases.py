@@ -1,4 +1,8 @@
-"""Releases as files: a header that says what the numbers are, then one line a query or a cell."""
+"""Releases as files: one line a query or a cell, and what the numbers are.
+
+CSV holds the table alone, with the promise in a file beside it (`csvw`); Parquet and JSON hold both, Excel has a sheet
+for it. On a domain whose attributes have names, lines say what a query asks by attribute; else by its name alone.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +16,22 @@ import numpy as np
 
 from hdmm_bf import __version__
 from hdmm_bf._checks import fail
-from hdmm_bf._display import plain, spreadsheet_cell, spreadsheet_note
+from hdmm_bf._display import plain, spreadsheet_cell
 from hdmm_bf._types import AnyArray, JsonObject
 from hdmm_bf.release.postprocess import Processed, processed_answers
 from hdmm_bf.release.release import Release
+from hdmm_bf.release.tables import numbers
+from hdmm_bf.report.export.csvw import metadata, metadata_file
+from hdmm_bf.report.export.excel import workbook
 from hdmm_bf.report.export.files import check_target, parquet_bytes, write_file
 from hdmm_bf.workload import Workload, identity
+from hdmm_bf.workload.columns import NUMBERS
 
-SUFFIXES = (".csv", ".parquet", ".json")
+SUFFIXES = (".csv", ".parquet", ".json", ".xlsx")
 
-_NEEDS_QUOTES = re.compile(r"""[",#]|^\s|\s$""")  # '#' starts the notes
+_NEEDS_QUOTES = re.compile(r"""[",#]|^\s|\s$""")  # many readers take what follows '#' for a comment
 
-Column: TypeAlias = list[str] | list[float] | list[int]
+Column: TypeAlias = list[str] | list[float] | list[int] | list[str | float | int | None]
 
 
 def write_answers(
@@ -34,33 +42,32 @@ def write_answers(
     processed: Processed | None = None,
     queries: Workload | None = None,
 ) -> Path:
-    """Write the answers with standard deviations and intervals as CSV, Parquet or JSON, by the file's suffix.
+    """Write the answers with standard deviations and intervals as CSV, Parquet, JSON or Excel, by the file's suffix.
 
-    `queries` asks another workload than the fitted one, on the same domain.
+    `queries` asks another workload than the fitted one, on the same domain. Where attributes have names, there is one
+    column an attribute, or two where intervals of it are asked for, and `table` and `estimate`; else `query` and
+    `answer`. A CSV file holds nothing else; what is promised is in `NAME.csv-metadata.json` beside it.
     """
     asked = out.problem.workload if queries is None else queries
-    if queries is None:
-        answers, stddev, method = out.answers, out.stddev, out.interval_method()
-        low, high = out.interval(level)
+    found, method = numbers(out, level, queries)
+    said = asked.columns() if asked.domain.has_own_names and asked.layout is not None else None
+    if said is None:
+        columns: JsonObject = {"query": asked.names(), "answer": found.pop("estimate"), **found}
     else:
-        answers, stddev = out.answer(queries)
-        width, method = out.recovery.half_widths_of(queries, out.plan, level)
-        low, high = answers - width, answers + width
-    columns: dict[str, AnyArray | list[str]] = {
-        "query": asked.names(),
-        "answer": answers,
-        "stddev": stddev,
-        "low": low,
-        "high": high,
-    }
+        columns = {**said, **found}
     if processed is not None:
         columns["processed"] = processed_answers(out, asked, processed.estimate)
     notes = {**_notes(out, processed), "queries": asked.title, "interval": f"{100 * level:g} %, {method}"}
-    return _write(path, columns, notes, {**out.summary(), "queries": asked.title, "level": level})
+    facts = {**out.summary(), "queries": asked.title, "level": level}
+    if said is not None and Path(path).suffix.lower() == ".json":  # its columns stand among the facts: no attribute may
+        columns = {"query": asked.names(), **{k: v for k, v in columns.items() if k in NUMBERS}}
+        columns["answer"] = columns.pop("estimate")
+        facts["columns"] = {key: [_plain(cell) for cell in cells] for key, cells in said.items()}
+    return _write(path, columns, notes, facts)
 
 
 def write_estimate(out: Release, path: str | Path, *, processed: Processed | None = None) -> Path:
-    """Write the estimated histogram, one line a cell, as CSV, Parquet or JSON, by the file's suffix."""
+    """Write the estimated histogram, one line a cell, as CSV, Parquet, JSON or Excel, by the file's suffix."""
     domain = out.problem.policy.domain
     out.recovery.check_estimate()
     deviations = np.sqrt(out.recovery.variances(identity(domain), out.plan))
@@ -99,19 +106,26 @@ def _notes(out: Release, processed: Processed | None) -> dict[str, str]:
 def _write(
     path: str | Path, columns: Mapping[str, AnyArray | list[str]], notes: Mapping[str, str], facts: Mapping[str, object]
 ) -> Path:
-    """Write columns under notes for people; JSON also holds the same facts as plain values.
+    """Write columns, and notes for people; JSON also holds the same facts as plain values.
 
     Guarantees:
-        Every format brings back the same numbers, bit by bit; a number that is not finite is never written. Parquet
-        and JSON bring back the same names. In CSV, which people open as it is, control characters of names are
-        escaped, and a name that a spreadsheet would take for a formula has an apostrophe before it.
+        CSV, Parquet and JSON bring back the same numbers, bit by bit, and Excel 15 digits; a number that is not finite
+        is never written. Parquet and JSON bring back the same names. In CSV and Excel, which people open as they are,
+        control characters of names are escaped, and a name that a spreadsheet would take for a formula has an
+        apostrophe before it.
     """
     target = check_target(path, SUFFIXES)
-    plain_columns = {key: _column(target, key, value) for key, value in columns.items()}
-    notes = {key: _encodable(value) for key, value in notes.items()}
     suffix = target.suffix.lower()
+    plain_columns = {key: _column(target, key, value) for key, value in columns.items()}
+    notes = {key: _encodable(plain(value)) for key, value in notes.items()}
     if suffix == ".csv":
-        return write_file(target, _csv(plain_columns, notes))
+        beside = metadata_file(target)
+        assert beside is not None
+        written = write_file(target, _csv(plain_columns))
+        write_file(beside, metadata(target.name, plain_columns, notes))
+        return written
+    if suffix == ".xlsx":
+        return write_file(target, workbook(plain_columns, notes))
     if suffix == ".parquet":
         return write_file(target, parquet_bytes(plain_columns, notes))
     return write_file(target, (json.dumps({"about": notes, **facts, **plain_columns}, allow_nan=False) + "\n").encode())
@@ -120,11 +134,15 @@ def _write(
 def _column(target: Path, key: str, values: AnyArray | list[str]) -> Column:
     """Return a column of numbers, all finite, or of names as plain values."""
     if not isinstance(values, np.ndarray):
-        return [_encodable(value) for value in values]
+        return [_plain(value) for value in values]
     if not np.all(np.isfinite(values)):
         advice = "Rescale the workload so that its answers fit in 64-bit floating point."
         raise fail("export", repr(str(target)), f"{key} holds a number that is not finite", advice)
     return list(values.tolist())
+
+
+def _plain(value: object) -> str | float | int | None:
+    return _encodable(value) if isinstance(value, str) else value  # type: ignore[return-value]
 
 
 def _encodable(text: str) -> str:
@@ -132,13 +150,14 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _csv(columns: Mapping[str, Column], notes: Mapping[str, str]) -> bytes:
-    lines = [f"# {key}: {spreadsheet_note(plain(value))}" for key, value in notes.items()]
-    lines += [",".join(map(_field, row)) for row in ([*columns], *zip(*columns.values(), strict=True))]
+def _csv(columns: Mapping[str, Column]) -> bytes:
+    lines = [",".join(map(_field, row)) for row in ([*columns], *zip(*columns.values(), strict=True))]
     return ("\n".join(lines) + "\n").encode()
 
 
 def _field(value: object) -> str:
+    if value is None:
+        return ""
     if not isinstance(value, str):
         return repr(value)
     name = spreadsheet_cell(value)

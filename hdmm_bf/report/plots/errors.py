@@ -19,7 +19,7 @@ from hdmm_bf.release.privacy import NAMES, noise_variance
 from hdmm_bf.report.plots import canvas
 from hdmm_bf.strategies import TracePoint
 from hdmm_bf.strategies.records import ProductStrategy
-from hdmm_bf.workload.ranges import AllRange, Boxes, Prefix
+from hdmm_bf.workload.boxes import AllRange, Boxes, Prefix
 
 _MOST, _MOST_OF_BLOCKS = 2**40, 5_000_000
 """Queries of which a sample is drawn; strategies of blocks compute the errors of all."""
