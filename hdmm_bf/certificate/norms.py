@@ -28,7 +28,7 @@ from hdmm_bf.policy import Policy
 from hdmm_bf.problem.query_forms import query_forms
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import TreeNorm
-from hdmm_bf.workload.ranges import Prefix
+from hdmm_bf.workload.boxes import Prefix
 
 MOST_CELLS = 4096
 """Cells up to which covariances of all pairs are computed; beyond, queries must be sets of the tree."""

@@ -23,7 +23,7 @@ from scipy import fft
 
 from hdmm_bf._types import AnyArray, RealVector
 from hdmm_bf.matrix import Identity, Matrix, Ones, Stack, Weighted
-from hdmm_bf.workload.ranges import AllRange, Prefix
+from hdmm_bf.workload.boxes import AllRange, Prefix
 
 
 class Ordered(NamedTuple):
