@@ -256,7 +256,7 @@ def test_names_and_labels_reach_the_released_files(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(6))
     flags = ("--data", "x.npy", "--epsilon", "1", "--delta", "1e-6", "--out", "a.csv", "--estimate", "e.csv")
     assert call("release", "p.bf", *flags, cwd=tmp_path).returncode == 0
-    assert "age=2, sex=M" in (tmp_path / "a.csv").read_text()
+    assert "\nage x sex,2,M," in (tmp_path / "a.csv").read_text()
     assert "age=2, sex=M" in (tmp_path / "e.csv").read_text()
 
 
