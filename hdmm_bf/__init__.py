@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hdmm_bf.release.publish import release
     from hdmm_bf.release.release import Release
     from hdmm_bf.report import plots
-    from hdmm_bf.workload import Tables, Workload, prefixes, ranges, sql, table, total  # type: ignore[no-redef]
+    from hdmm_bf.workload import Tables, Workload, prefixes, ranges, sql, table, total
 
 __version__ = "0.1.0"
 

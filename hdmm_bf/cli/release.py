@@ -169,6 +169,7 @@ def _released(
     out, estimate = targets
     data, reading = source
     x = read_data(data, made.problem.policy.domain, **reading)
+    made.recovery.read(x)  # refuses what is no histogram before the ledger is opened; `publish` reads it again
     account = None if booking is None else booking.account()
     with _drawing(made.num_rows) as show:
         released = publish(settled, made, x, account=account, callback=show)
