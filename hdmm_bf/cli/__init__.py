@@ -13,9 +13,10 @@ import click
 
 from hdmm_bf import __version__
 from hdmm_bf._display import plain
+from hdmm_bf.cli.compare import compare
 from hdmm_bf.cli.doctor import doctor
 from hdmm_bf.cli.explain import explain
-from hdmm_bf.cli.fit import bound, certify, compare, fit
+from hdmm_bf.cli.fit import bound, certify, fit
 from hdmm_bf.cli.init import init
 from hdmm_bf.cli.ledger import ledger
 from hdmm_bf.cli.plan import plan
