@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from hdmm_bf import _display
 from hdmm_bf._checks import fail
 
 if TYPE_CHECKING:
@@ -64,8 +65,8 @@ def new_figure(question: str, *, height: float, note: str = "") -> Figure:
 
 
 def plain(text: str) -> str:
-    """Return text that matplotlib takes literally: a pair of dollars would be read as a formula."""
-    return text.replace("$", r"\$")
+    """Return text that matplotlib takes literally, foreign characters escaped: two dollars make a formula."""
+    return _display.plain(text).replace("$", r"\$")
 
 
 def as_svg(figure: Figure, *, name: str) -> str:
