@@ -5,6 +5,7 @@ Privacy-critical and short on purpose: what is drawn for a row is decided here, 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from hdmm_bf.release.plan import Plan
 from hdmm_bf.strategies.records import AnyTensor, Block
 
 _MOST_THREADS = 4
+_FEW = 10_000
+"""Rows up to which starting threads takes longer than drawing."""
 
 
 def row_scales(block: Block, settled: Plan) -> AnyTensor:
@@ -68,9 +71,10 @@ def draw_rows(sampler: Sampler | None, scales: AnyTensor, callback: Callable[[in
     levels, place, counts = np.unique(scales, return_inverse=True, return_counts=True)
     order = np.argsort(place.ravel(), kind="stable")
     drawn: AnyArray = np.zeros(scales.size, dtype=np.int64)
-    start = 0
-    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
-        for part in pool.map(lambda level, size: _samples(sampler, level, size), levels.tolist(), counts.tolist()):
+    start, threads = 0, min(_MOST_THREADS, os.cpu_count() or 1) if scales.size > _FEW else 1
+    with contextlib.ExitStack() as stack:
+        every = map if threads == 1 else stack.enter_context(ThreadPoolExecutor(threads)).map
+        for part in every(lambda level, size: _samples(sampler, level, size), levels.tolist(), counts.tolist()):
             drawn = drawn.astype(object) if part.dtype == object else drawn
             drawn[order[start : start + part.size]] = part
             start += part.size
