@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.command(
     short_help="Answer the workload on data, with exact noise.",
-    epilog="Example: hdmm-bf release ranges.bf --data counts.csv --epsilon 1 --delta 1e-6 --out answers.csv",
+    epilog="Example: hdmm-bf release ranges.bf -d counts.csv --rho 0.02 -o answers.csv",
 )
 @click.argument("bundle")
 @click.option("--data", "-d", metavar="FILE", help="Records or counts: .csv .parquet .npy ...")
@@ -74,7 +74,7 @@ def release(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Answer BUNDLE's workload privately, on records or counts; noise is settled before data are read."""
+    """Answer BUNDLE's workload privately; noise is settled before data are read."""
     from hdmm_bf import policy as policies
     from hdmm_bf.fit import loading
     from hdmm_bf.problem import inputs

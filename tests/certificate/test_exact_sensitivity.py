@@ -175,7 +175,8 @@ def test_the_smallest_integer_of_64_bits_is_no_entry_of_a_factor():
         certify(ProductStrategy((block,), "bad"), product.problem, noise="gaussian", proof=None)
 
 
-NUMBERS = [f.name for f in dataclasses.fields(Certificate) if f.name != "noise"]
+OBJECTIVE = ("objective_value", "objective_bound")
+NUMBERS = [f.name for f in dataclasses.fields(Certificate) if f.name not in ("noise", "objective", *OBJECTIVE)]
 WHOLE = ("sensitivity_exact", "bits")
 
 
@@ -187,6 +188,17 @@ def test_every_number_of_a_certificate_is_finite(name, value):
     planted = -1 if name in WHOLE else value
     with pytest.raises(InputError, match=f"{name}="):
         dataclasses.replace(fit.certificate, **{name: planted})
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
+@pytest.mark.parametrize("name", OBJECTIVE)
+def test_numbers_of_an_objective_are_finite_and_those_of_the_total_are_its_error_and_bound(name, value):
+    largest = bf.fit("identity:4", "line:4", objective="largest").certificate
+    with pytest.raises(InputError, match=f"{name}="):
+        dataclasses.replace(largest, **{name: value})
+    total = bf.fit("identity:4", "line:4").certificate
+    kept = dataclasses.replace(total, **{name: value})
+    assert (kept.objective_value, kept.objective_bound) == (total.unit_error, total.lower_bound)
 
 
 def test_a_gap_without_a_bound_is_infinite_and_with_one_it_is_not():

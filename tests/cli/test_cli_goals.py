@@ -120,7 +120,6 @@ def test_an_array_that_was_cut_off_is_refused_in_one_sentence(tmp_path):
         (("--objective", "targets"), "needs targets"),
         (("--objective", "larges"), "largest"),
         (("--objective", "own"), "own"),
-        (("--objective", "largest", "--noise", "auto", "--epsilon", "1"), "noise='auto' with objective 'largest'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
