@@ -104,7 +104,7 @@ def _notes(out: Release, processed: Processed | None) -> dict[str, str]:
 
 
 def _write(
-    path: str | Path, columns: Mapping[str, AnyArray | list[str]], notes: Mapping[str, str], facts: Mapping[str, object]
+    path: str | Path, columns: Mapping[str, AnyArray | Column], notes: Mapping[str, str], facts: Mapping[str, object]
 ) -> Path:
     """Write columns, and notes for people; JSON also holds the same facts as plain values.
 
@@ -131,7 +131,7 @@ def _write(
     return write_file(target, (json.dumps({"about": notes, **facts, **plain_columns}, allow_nan=False) + "\n").encode())
 
 
-def _column(target: Path, key: str, values: AnyArray | list[str]) -> Column:
+def _column(target: Path, key: str, values: AnyArray | Column) -> Column:
     """Return a column of numbers, all finite, or of names as plain values."""
     if not isinstance(values, np.ndarray):
         return [_plain(value) for value in values]
