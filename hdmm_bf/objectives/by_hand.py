@@ -1,10 +1,12 @@
 """Losses of strategies A = [I; R] diag(c) with their gradients written out, in NumPy: what descents on CPUs evaluate.
 
-With Z = (I + R R^T)^-1 R, D = diag(c)^-2, Y = Z diag(c)^-1 V diag(c)^-1 and H = Y R^T,
+With C C^T = I + R R^T, U = C^-1 R, D = diag(c)^-2, Y = U diag(c)^-1 V diag(c)^-1 and H = Y U^T,
 
     t = tr(V (A^T A)^-1) = sum_i D_i V_ii - tr H
-    dt/dR = 2 (H Z - Y)
-    dt/dc_i = -2 (D_i V_ii - sum_k R_ki Y_ki) / c_i
+    dt/dR = 2 C^-T (H U - Y)
+    dt/dc_i = -2 (D_i V_ii - sum_k U_ki Y_ki) / c_i
+
+(with (I + R R^T)^-1 R instead of U there is a product less, and a hundred times the error where R is large)
 
 and p-identities and cell budgets pass that on to their parameters. For any matrix A with columns of norm 1, with
 X = (A^T A)^-1, t = tr(V X) and dt/dA = -2 A X V X. The same as what JAX derives, in a quarter (64
@@ -74,43 +76,39 @@ def evaluation(loss: Any) -> Evaluate | None:
 
     def evaluate(parameters: Any) -> tuple[float, Any]:
         c, R, back = strategy(parameters)
-        inverse = _inverse_of_gram(R)
-        if inverse is None:  # a step of a line search that is far too long
+        inner = R @ R.T
+        inner.flat[:: len(inner) + 1] += 1
+        C_inverse = _inverse_root(inner) if len(inner) else inner
+        if C_inverse is None:  # a step of a line search that is far too long
             return math.inf, back(np.zeros_like(c), np.zeros_like(R))
-        Z = inverse @ R
-        Y = V.rows(Z / c)
+        U = C_inverse @ R
+        Y = V.rows(U / c)
         Y /= c
-        H = Y @ R.T
+        H = Y @ U.T
         own = diagonal / c**2
         t = float(own.sum() - np.trace(H))
         if not 0 < t < math.inf:
             return math.inf, back(np.zeros_like(c), np.zeros_like(R))
         factor = 2 / t if log else 2.0
-        by_scale = (np.einsum("ki,ki->i", R, Y) - own) * factor / c
-        by_rows = H @ Z
+        by_scale = (np.einsum("ki,ki->i", U, Y) - own) * factor / c
+        by_rows = H @ U
         by_rows -= Y
+        by_rows = C_inverse.T @ by_rows
         by_rows *= factor
         return math.log(t) if log else t, back(by_scale, by_rows)
 
     return evaluate
 
 
-def _inverse_of_gram(R: RealMatrix) -> SquareMatrix | None:
-    """Return (I + R R^T)^-1, None where it cannot be factored."""
-    inner = R @ R.T
-    inner.flat[:: len(inner) + 1] += 1
-    return _inverse(inner) if len(inner) else inner
-
-
-def _inverse(X: SquareMatrix) -> SquareMatrix | None:
-    """Return X^-1, None where X is not positive definite."""
+def _inverse_root(X: SquareMatrix) -> SquareMatrix | None:
+    """Return C^-1 with C C^T = X, None where X is not positive definite."""
     from scipy.linalg.lapack import dpotrf, dtrtri
 
     C, failed = dpotrf(X, lower=1, clean=1)
     if failed:
         return None
     C_inverse, failed = dtrtri(C, lower=1)
-    return None if failed else np.asarray(C_inverse.T @ C_inverse)
+    return None if failed else np.asarray(C_inverse)
 
 
 def _of_unit_columns(V: Acting, *, log: bool) -> Evaluate:
@@ -120,7 +118,8 @@ def _of_unit_columns(V: Acting, *, log: bool) -> Evaluate:
         positive, negative = (np.minimum(part, _LARGEST) for part in parameters)
         sizes = (positive + negative).sum(axis=0)
         A = (positive - negative) / np.where(sizes > 0, sizes, 1.0)  # a column of zeros has no inverse
-        X = _inverse(A.T @ A)
+        root = _inverse_root(A.T @ A)
+        X = None if root is None else root.T @ root
         t = math.nan if X is None else float(np.trace(VX := V.rows(X)))
         if X is None or not 0 < t < math.inf:
             return math.inf, Split(np.zeros_like(positive), np.zeros_like(negative))
