@@ -17,8 +17,9 @@ from typing import NamedTuple, final
 
 from hdmm_bf._types import JsonObject, Proof
 from hdmm_bf.bundle import matrices, products
-from hdmm_bf.bundle.checks import BLOCKS, OBJECTIVE, blaming, goal_record, stored_goal, stored_queries
+from hdmm_bf.bundle.checks import BLOCKS, OBJECTIVE, blaming
 from hdmm_bf.bundle.files import check_place, json_bytes, load_npz, npz, parse_json, read_folder, write_folder
+from hdmm_bf.bundle.goals import goal_record, stored_goal, stored_queries
 from hdmm_bf.domain import Domain
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, Strategy, TreeNorm

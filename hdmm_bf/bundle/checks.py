@@ -26,8 +26,7 @@ from hdmm_bf._types import AnyArray, EdgeArray, Effort, JsonObject, Noise
 from hdmm_bf.domain import Domain
 from hdmm_bf.policy import Policy
 from hdmm_bf.policy import naming as policy_naming
-from hdmm_bf.problem.goal import Goal, Kind
-from hdmm_bf.problem.goal import goal as goal_of
+from hdmm_bf.problem.goal import Kind
 from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, MatrixStrategy, TreeNorm
 from hdmm_bf.strategies.search import SENTENCES
 from hdmm_bf.workload import Workload
@@ -185,16 +184,16 @@ def _stored_units(record: JsonObject) -> tuple[str | None, ...]:
 
 def stored_strategy(arrays: dict[str, AnyArray]) -> tuple[MatrixStrategy, AnyArray]:
     """Return the strategy and the edge weights, after checking the type and range of every array."""
-    _exactly(arrays, _STRATEGY)
+    exactly(arrays, _STRATEGY)
     kind, family = text("kind", arrays["kind"]), text("family", arrays["family"])
     if kind not in _WRITTEN_OUT:
         raise fail("kind", repr(kind), "must be vertex or edge", WRITE_AGAIN)
     integers, bits, weights = arrays["integers"], arrays["bits"], arrays["weights"]
-    _typed("integers", integers, "i", 2)
+    typed("integers", integers, "i", 2)
     integers = integers.astype(np.int64)
     if not in_range(integers):
         raise fail("integers", f"of type {integers.dtype}", "must be below 2^52 in size", WRITE_AGAIN)
-    _typed("bits", bits, "iu", 0)
+    typed("bits", bits, "iu", 0)
     if not 0 <= int(bits) <= MOST_BITS:
         raise fail("bits", int(bits), f"must be 0 to {MOST_BITS}", WRITE_AGAIN)
     _check_weights(weights)
@@ -203,11 +202,11 @@ def stored_strategy(arrays: dict[str, AnyArray]) -> tuple[MatrixStrategy, AnyArr
 
 def stored_tree(arrays: dict[str, AnyArray]) -> tuple[TreeNorm, AnyArray]:
     """Return a tree norm and the edge weights of its yardstick, after checking the type and range of every array."""
-    _exactly(arrays, {"parents", "integers", "bits", "family", "weights"})
+    exactly(arrays, {"parents", "integers", "bits", "family", "weights"})
     parents, integers, bits, weights = (arrays[name] for name in ("parents", "integers", "bits", "weights"))
-    _typed("parents", parents, "i", 1)
-    _typed("integers", integers, "i", 1)
-    _typed("bits", bits, "iu", 0)
+    typed("parents", parents, "i", 1)
+    typed("integers", integers, "i", 1)
+    typed("bits", bits, "iu", 0)
     if parents.shape != integers.shape:
         raise fail("integers", f"{integers.size} weights", f"the tree has {parents.size} nodes", WRITE_AGAIN)
     if not in_range(integers.astype(np.int64)) or not 0 <= int(bits) <= MOST_BITS:
@@ -223,7 +222,7 @@ def in_range(integers: AnyArray) -> bool:
 
 
 def _check_weights(weights: AnyArray) -> None:
-    _typed("weights", weights, "f", 1)
+    typed("weights", weights, "f", 1)
     with np.errstate(over="ignore", invalid="ignore"):
         total = float(weights.astype(np.float64).sum())
     if not math.isfinite(total) or np.any(weights < 0) or (weights.size and not total > 0):
@@ -232,9 +231,9 @@ def _check_weights(weights: AnyArray) -> None:
 
 def stored_edges(arrays: dict[str, AnyArray], num_cells: int) -> EdgeArray:
     """Return the edges of a policy in the order of the file; loops, repeats and unknown cells are refused."""
-    _exactly(arrays, {"edges"})
+    exactly(arrays, {"edges"})
     edges = arrays["edges"]
-    _typed("edges", edges, "iu", 2)
+    typed("edges", edges, "iu", 2)
     if edges.shape[1] != 2:
         raise fail("edges", f"of shape {edges.shape}", "an edge has two ends", WRITE_AGAIN)
     return ordered_edges(whole_numbers("policy.edges", "edges", edges).reshape(-1, 2), num_cells)
@@ -253,12 +252,12 @@ def ordered_edges(edges: EdgeArray, num_cells: int) -> EdgeArray:
 def stored_matrix(arrays: dict[str, AnyArray]) -> MatrixLike:
     """Return the workload matrix, dense or CSR; its entries are checked when the workload is made."""
     if "W" in arrays:
-        _exactly(arrays, {"W"})
+        exactly(arrays, {"W"})
         return arrays["W"]
-    _exactly(arrays, _CSR)
+    exactly(arrays, _CSR)
     for name in ("indices", "indptr", "shape"):
-        _typed(name, arrays[name], "i", 1)
-    _typed("data", arrays["data"], "f", 1)
+        typed(name, arrays[name], "i", 1)
+    typed("data", arrays["data"], "f", 1)
     shape, indptr = arrays["shape"].tolist(), arrays["indptr"]
     if len(shape) != 2 or min(shape) < 1 or indptr.size != shape[0] + 1:
         raise fail("workload", f"shape {shape}", f"does not go with {indptr.size} row pointers", WRITE_AGAIN)
@@ -268,12 +267,14 @@ def stored_matrix(arrays: dict[str, AnyArray]) -> MatrixLike:
         raise fail("workload", f"shape {shape}", f"its sparse form is damaged ({error})", WRITE_AGAIN) from None
 
 
-def _exactly(arrays: dict[str, AnyArray], names: Collection[str]) -> None:
+def exactly(arrays: dict[str, AnyArray], names: Collection[str]) -> None:
+    """Refuse a file that holds other arrays than these."""
     if set(arrays) != set(names):
         raise fail("arrays", ", ".join(sorted(arrays)), f"must be {', '.join(sorted(names))}", WRITE_AGAIN)
 
 
-def _typed(name: str, array: AnyArray, kinds: str, ndim: int) -> None:
+def typed(name: str, array: AnyArray, kinds: str, ndim: int) -> None:
+    """Refuse an array of another type or number of dimensions."""
     if array.dtype.kind not in kinds or array.dtype.itemsize > 8 or array.ndim != ndim:
         seen = f"of type {array.dtype} with {array.ndim} dimensions"
         what = "real" if kinds == "f" else "whole"
@@ -347,36 +348,8 @@ def reweighted(workload: Workload, weights: AnyArray | None) -> Workload:
     """Return a workload with the weights that a file holds; they do not change its name."""
     if weights is None:
         return workload
-    _typed(WEIGHTS, weights, "f", 1)
+    typed(WEIGHTS, weights, "f", 1)
     return replace(workloads.weighted(workload, weights), spec=workload.spec)
-
-
-def goal_record(goal: Goal, queries: AnyArray | None) -> dict[str, AnyArray]:
-    """Return the arrays of a goal other than the total, with the weights of queries that prove its bound."""
-    arrays = {"targets": goal.targets, "groups": goal.groups, "queries": queries}
-    return {name: array for name, array in arrays.items() if array is not None}
-
-
-def stored_goal(kind: Kind, arrays: dict[str, AnyArray], workload: Workload, policy: Policy) -> Goal:
-    """Return the goal that a file describes, checked as if it were asked for, without the weights of queries."""
-    known = {"targets": {"targets"}, "largest": {"groups"} & set(arrays), "own": set()}[kind]
-    _exactly({name: array for name, array in arrays.items() if name != "queries"}, known)
-    if kind == "own":
-        return Goal("own")
-    if kind == "largest":
-        if "groups" in arrays:
-            _typed("groups", arrays["groups"], "i", 1)
-        return goal_of(workload, policy, objective="largest", groups=arrays.get("groups"))
-    _typed("targets", arrays["targets"], "f", 1)
-    return goal_of(workload, policy, targets=arrays["targets"])
-
-
-def stored_queries(arrays: dict[str, AnyArray]) -> AnyArray | None:
-    """Return the weights of queries that a file holds."""
-    queries = arrays.get("queries")
-    if queries is not None:
-        _typed("queries", queries, "f", 1)
-    return queries
 
 
 def described(spec: str, what: str) -> str:

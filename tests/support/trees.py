@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import mpmath
 import numpy as np
+from scipy import stats
 
 from hdmm_bf import policy as policies
 from hdmm_bf._checks import InputError
@@ -42,6 +43,24 @@ class Words:
 def norm(parents, weights, bits=3):
     """A strategy with these weights, in units of 2^-bits."""
     return TreeNorm(np.array(parents, dtype=np.int64), np.array(weights, dtype=np.int64), bits, "test")
+
+
+PAIR, LINE, HIDDEN = policies.bounded(2), policies.line(3), policies.unbounded(2)
+TINY = {
+    "two cells, public total": (norm([2, 2, -1], [4, 3, 0]), PAIR),
+    "one cell": (norm([-1], [3]), policies.unbounded(1)),
+    "one cell below a set": (norm([1, -1], [2, 3]), policies.unbounded(1)),
+    "two cells, presence hidden": (norm([2, 2, -1], [4, 3, 2]), HIDDEN),
+    "two trees": (norm([-1, -1], [3, 5]), HIDDEN),
+    "a chain": (norm([3, 3, 4, 4, -1], [5, 3, 3, 2, 0]), LINE),
+    "a free cell": (norm([3, 3, 4, 4, -1], [5, 0, 3, 2, 0]), LINE),
+    "a cell of weight zero below a set": (norm([2, 2, -1], [0, 3, 5]), HIDDEN),
+    "three cells on a root": (norm([3, 3, 3, -1], [4, 4, 4, 0]), policies.bounded(3)),
+}
+"""Small trees of every kind, with policies that they serve."""
+
+FIVE_SIGMA = 2 * stats.norm.sf(5)
+"""Probability beyond five standard errors, also for statistics that are not normal."""
 
 
 def chain(n, cell, cut, *, public=True, bits=20):
