@@ -13,7 +13,14 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
+from tests.support.by_default import leave_to_slow  # noqa: E402
 from tests.support.mutations import honest  # noqa: E402, F401
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    leave_to_slow(items)
+
 
 MANY_CALLS = {
     "tests/release/test_audit.py": ("test_releases_of_neighbours_are_as_hard_to_tell_apart_as_claimed",),

@@ -111,6 +111,7 @@ def test_the_look_at_a_compiled_program_can_fail():
     assert MATRIX_MOVES.search("%g = f64[64,64]{1,0} all-gather(f64[16,64]{1,0} %p)")
 
 
+@pytest.mark.slow
 def test_two_processes_find_what_one_does(tmp_path):
     """Two processes with one device each, over jax.distributed, against one process with one device.
 

@@ -164,8 +164,8 @@ def test_an_interrupted_laplace_search_keeps_the_best_so_far():
     ("W", "G", "steps", "at_most"),
     [
         ("all-range:64", "unbounded:64", 12, 2.9083),
-        ("all-range:64", "bounded:64", 12, 5.104),
-        ("all-range:8x8", "threshold:8x8:1", 12, 2.316),
+        pytest.param("all-range:64", "bounded:64", 12, 5.104, marks=pytest.mark.slow),
+        pytest.param("all-range:8x8", "threshold:8x8:1", 12, 2.316, marks=pytest.mark.slow),
         ("all-range:64", "line:64", 12, 1.011),
     ],
 )

@@ -121,7 +121,14 @@ def test_floors_that_do_not_fit_the_limit_are_left_out_and_those_reached_are_no_
         assert len(computed(portfolio.Floors(problem, portfolio.Table(), "L1"))) == 1
 
 
-@pytest.mark.parametrize("policy", ["threshold:10:2", "unbounded:10", "bounded:10"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "bounded:10",
+        pytest.param("threshold:10:2", marks=pytest.mark.slow),
+        pytest.param("unbounded:10", marks=pytest.mark.slow),
+    ],
+)
 def test_a_limited_fit_is_no_worse_than_the_floors_it_lists(policy, clock):
     """Quotes fit: Laplace fits are never worse than any of the paper's and the classical mechanisms in `reached`."""
     clock.tick = 1e-3
