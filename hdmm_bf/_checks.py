@@ -222,9 +222,10 @@ def unknown_name(where: str, what: str, text: str, known: Iterable[str], suffixe
     )
 
 
-def readable_file(
-    where: str, path: str | Path, *, missing: str = "Check the path, or use a spec string such as line:64."
-) -> Path:
+MISSING = "Check the path, or use a spec string such as line:64."
+
+
+def readable_file(where: str, path: str | Path, *, missing: str = MISSING) -> Path:
     """Return `path` if it is a file with something in it."""
     file = Path(path)
     try:
@@ -240,9 +241,9 @@ def readable_file(
     return file
 
 
-def utf8_text(where: str, path: str | Path) -> str:
+def utf8_text(where: str, path: str | Path, *, missing: str = MISSING) -> str:
     """Read a text file that must be UTF-8, with or without a byte-order mark."""
-    file = readable_file(where, path)
+    file = readable_file(where, path, missing=missing)
     try:
         return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

@@ -90,13 +90,17 @@ OTHER_WORDS = {
 
 
 def _sentence(mistake: Exception) -> str:
-    """Say a mistake; an option that is called otherwise here is answered with its name."""
-    if isinstance(mistake, click.NoSuchOption) and mistake.ctx is not None:
-        own = [name for parameter in mistake.ctx.command.params for name in parameter.opts]
+    """Say a mistake; an option that is called otherwise here, or that was left out, is answered with its name."""
+    context = mistake.ctx if isinstance(mistake, click.UsageError) else None
+    own = [name for parameter in context.command.params for name in parameter.opts] if context else []
+    if isinstance(mistake, click.NoSuchOption):
         meant = OTHER_WORDS.get(mistake.option_name)
         if meant in own:
             return f"No such option: {mistake.option_name} Did you mean {meant}?"
-    return mistake.format_message() if isinstance(mistake, click.ClickException) else str(mistake)
+    said = mistake.format_message() if isinstance(mistake, click.ClickException) else str(mistake)
+    if said.startswith("Got unexpected extra argument") and {"--workload", "--policy"} <= set(own):
+        said += ". Give a problem file alone, or --workload all-range:64 --policy line:64."
+    return said
 
 
 def cache_folder() -> str | None:

@@ -9,7 +9,7 @@ import click
 
 from hdmm_bf._display import plain
 from hdmm_bf._types import JsonObject
-from hdmm_bf.cli.show import as_json, count, emit, facts, number, option_number
+from hdmm_bf.cli.show import as_json, asked, count, emit, facts, number, option_number
 
 if TYPE_CHECKING:
     from hdmm_bf._types import RealVector
@@ -126,7 +126,7 @@ def _told(made: Fit, settled: Plan, worst: Worst | None, wanted: str) -> str:
         rows.append(("any rmse", f"{number(settled.any_unbiased_rmse)}   no unbiased mechanism is below"))
     if worst is not None and worst.met is not None:
         rows.append(("targets", f"{worst.met} of {worst.asked} met"))
-    lines = [f"{workload.title} under {policy.title}, {count(settled.num_queries, 'query')}", facts(rows)]
+    lines = [asked(workload.title, policy.title, settled.num_queries), facts(rows)]
     return "\n".join([*lines, *_listed(worst, binding=bool(wanted))])
 
 

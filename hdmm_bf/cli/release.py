@@ -14,7 +14,7 @@ import click
 from hdmm_bf._display import plain
 from hdmm_bf._types import JsonObject
 from hdmm_bf.cli.booking import Booking, booking_options
-from hdmm_bf.cli.show import Choice, as_json, count, emit, facts, number, option_number
+from hdmm_bf.cli.show import Choice, as_json, asked, emit, facts, number, option_number
 
 if TYPE_CHECKING:
     from hdmm_bf.fit.fit import Fit
@@ -200,7 +200,7 @@ def _tell(record: JsonObject, settled: Plan, as_json: bool, last: list[str]) -> 
         ("hidden", record["hides"]),
         ("public", "; ".join(record["discloses"]) or "nothing"),
     ]
-    click.echo(f"{record['workload']} under {record['policy']}, {count(record['num_queries'], 'query')}")
+    click.echo(asked(record["workload"], record["policy"], record["num_queries"]))
     click.echo(facts(rows))
     for line in last:
         click.echo(plain(line))

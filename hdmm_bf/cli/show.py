@@ -65,6 +65,12 @@ def number(value: float) -> str:
     return f"{value:.6g}"
 
 
+def asked(workload: str, policy: str, num_queries: int) -> str:
+    """Name what is answered and under which policy; the number of queries is told once."""
+    told = count(num_queries, "query")
+    return f"{workload} under {policy}" if workload.endswith(told) else f"{workload} under {policy}, {told}"
+
+
 def count(amount: int, word: str) -> str:
     """Write `1 cell`, `2 cells`, `3 queries`."""
     plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"

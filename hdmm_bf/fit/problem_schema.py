@@ -128,3 +128,9 @@ PUBLISH = {
 TABLES = {name: _TABLE._replace(example=f"[{name}]") for name in SCHEMA} | {
     "publish": Kind("a list of tables", lambda v: _is_list(v, _is_table), "[[publish]]")
 }
+
+INSTEAD = {
+    "domain": "An attribute is written as [[domain.attribute]] with its name and size, labels, bins, or ends.",
+    "policy": 'Policies of attributes are written as attribute = {age = "threshold 2", sex = "public"}.',
+}
+"""What those who write attributes as keys of a table are told."""

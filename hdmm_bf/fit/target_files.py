@@ -25,7 +25,9 @@ def read_targets(text: str, workload: Workload) -> RealVector | float:
     path = Path(text)
     if path.suffix.lower() == ".npy":
         return _from_npy(path)
-    lines = utf8_text("targets", path).rstrip().splitlines()
+    lines = (
+        utf8_text("targets", path, missing="Check the path, or give one number for all queries.").rstrip().splitlines()
+    )
     rows = _rows(list(csv.reader(lines)))
     if not rows or len({len(row) for row in rows}) != 1 or len(rows[0]) > 2:
         advice = "Write one standard deviation a line, or the name of a query, a comma and its standard deviation."

@@ -62,6 +62,7 @@ def test_words_name_the_attributes_of_a_product_by_their_place_in_the_domain():
 @pytest.mark.parametrize(
     ("arguments", "fragments"),
     [
+        (["fit", "all-range:8", "line:8"], ["(line:8)", "or --workload all-range:64 --policy line:64."]),
         (["explain", "lin:64"], ["'lin:64'", "Did you mean 'line'?"]),
         (["explain", "--json", "lin:64"], ["'lin:64'", "Did you mean 'line'?"]),
         (["explain", "line:0"], ["'0'", "for example 64 or 32x32"]),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import hdmm_bf as bf
+from hdmm_bf.cli.show import asked as asked_words
 from tests.support.command_line import assert_one_sentence, call
 
 GAUSSIAN = ("--epsilon", "1", "--delta", "1e-6")
@@ -43,6 +44,12 @@ def test_the_worst_ten_queries_are_named_with_the_standard_deviations_of_a_relea
     assert record["worst_stddev"] == pytest.approx(stddev.max())
     assert record["rmse"] == pytest.approx(math.sqrt(np.mean(stddev**2)), rel=1e-6)
     assert (record["epsilon"], record["delta"], record["any_unbiased_rmse"]) == (1.0, 1e-6, None)
+
+
+def test_the_number_of_queries_is_told_once():
+    assert asked_words("all-range:4", "line:4", 10) == "all-range:4 under line:4, 10 queries"
+    assert asked_words('tables "age", 10 queries', "line:4", 10) == 'tables "age", 10 queries under line:4'
+    assert asked_words('tables "age", 10 queries', "line:4", 3).endswith("under line:4, 3 queries")
 
 
 def test_rho_knows_what_no_unbiased_mechanism_is_below(made):
@@ -109,7 +116,7 @@ def test_public_answers_need_no_budget_and_are_exact(made):
         (("l.bf", "--largest", "5", "--delta", "1e-6"), "does not go with laplace noise"),
         (("g.bf", "--largest", "-5", "--delta", "1e-6"), "positive standard deviation"),
         (("g.bf", "--rmse", "0", "--delta", "1e-6"), "positive number"),
-        (("g.bf", "--targets", "no.csv", "--delta", "1e-6"), "no such file"),
+        (("g.bf", "--targets", "no.csv", "--delta", "1e-6"), "Check the path, or give one number for all queries."),
         (("g.bf", "--epsilon", "1"), "Gaussian noise takes epsilon and delta"),
         (("nothing.bf", "--epsilon", "1"), "there is no such folder"),
     ],

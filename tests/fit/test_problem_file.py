@@ -170,6 +170,8 @@ DOMAIN = '[domain]\nsizes = "3x2"\n'
     ("[fit]\nnoise = 'gauss'\n", 2, "noise = 'gauss'", 'Write it like noise = "gaussian".'),
     ("[fit]\nnoise = [1]\n", 2, "noise = [1]", 'Write it like noise = "gaussian".'),
     ("[fit]\nfamily = 'vertx'\nnoise = 'laplace'\n", 2, "family = 'vertx'", "Did you mean 'vertex'?"),
+    ("[domain]\nage = 7\n", 2, "age = 7", "An attribute is written as [[domain.attribute]]"),
+    ("[policy]\nage = 'line'\n", 2, "age = 'line'", 'attribute = {age = "threshold 2", sex = "public"}.'),
     ("[fit]\nfamily = 'vertx'\n", 2, "family = 'vertx'", "Known: bases, gaussian, kronecker"),
     (SMALL.replace('spec = "prefix:4"', "union = ['prefix:4']\nweights = [-1]"), 5, "[-1]", "weights = [1, 2.5]"),
     ("[fit]\nout = 1\n", 2, "out = 1", 'Write it like out = "ranges.bf".'),
