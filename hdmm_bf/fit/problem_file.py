@@ -270,9 +270,8 @@ def _check_table(problem: _File, place: Place, table: JsonObject, known: Mapping
         with problem.at(*place, key):
             if key not in known:
                 what = f"[{where}] has no such key" if place else "has no such table"
-                raise fail(
-                    where, f"{key} = {value!r}" if place else f"[{key}]", what, " ".join([nearest(key, known), *advice])
-                )
+                advice = f"{nearest(key, known)} {INSTEAD.get(where, '')}".rstrip()
+                raise fail(where, f"{key} = {value!r}" if place else f"[{key}]", what, advice)
             if not known[key].holds(value):
                 written = f"{key} = {known[key].example}" if place else known[key].example
                 raise fail(where, f"{key} = {value!r}", f"must be {known[key].words}", f"Write it like {written}.")
