@@ -35,7 +35,7 @@ from hdmm_bf._types import AnyNoise, Effort, JsonObject, RealVector
 from hdmm_bf.domain import Domain, as_domain
 from hdmm_bf.fit import publishing
 from hdmm_bf.fit.options import DEFAULT_GAP, FAMILIES
-from hdmm_bf.fit.problem_schema import ATTRIBUTE, PUBLISH, SCHEMA, TABLES, Kind
+from hdmm_bf.fit.problem_schema import ATTRIBUTE, INSTEAD, PUBLISH, SCHEMA, TABLES, Kind
 from hdmm_bf.fit.target_files import read_targets
 from hdmm_bf.policy import Policy
 from hdmm_bf.policy import files as policy_files
