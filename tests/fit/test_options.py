@@ -139,6 +139,7 @@ def test_every_option_on_every_path_is_honoured_or_refused(path, option):
     honoured(path, option, given, made)
 
 
+@pytest.mark.slow
 def test_quick_ends_after_one_look_and_thorough_goes_on_longer():
     """Quotes fit: "quick" after one look at every family, "normal" ..., "thorough" after four times as many."""
     quick, normal = (

@@ -91,6 +91,7 @@ def assert_products_alone(program):
     assert not FACTORISATIONS.search(program)
 
 
+@pytest.mark.slow
 def test_fits_on_one_two_and_four_devices_are_the_same_and_really_spread(tmp_path):
     """One test, because its runs are dear and workers would each repeat them."""
     ended(started(tmp_path / "first.npz", "ranges,laplace", "1,2,4"))

@@ -35,6 +35,7 @@ def job(problem, floor, seed):
     return portfolio.job(problem, seed=seed, family=None, best=floor, effort="normal")
 
 
+@pytest.mark.slow
 def test_in_turn_the_sequence_is_ones_own_and_the_better_ones_of_others(problem, floor):
     """Quotes side_by_side: In turn, the sequence depends on the searches alone, not on the clock."""
     own, other = drafts(problem, floor, 0, 6), drafts(problem, floor, 7, 6)

@@ -27,6 +27,7 @@ CASES = {
     "tests/certificate/test_blocks.py": {
         "test_answers_are_unbiased_and_the_unit_error_is_their_variance": 4,
         "test_releases_have_the_stated_error": 2,
+        "test_the_bound_is_below_the_dense_tight_bound": 3,
         "test_the_sensitivity_is_the_largest_loss_over_all_edges": 3,
     },
     "tests/data/test_histogram.py": {
@@ -59,6 +60,10 @@ CASES = {
         "test_rmse_of_weighted_queries_is_that_of_the_answers_as_written": 2,
         "test_weights_change_no_published_answer": 2,
         "test_weights_steer_the_search": 2,
+    },
+    "tests/house/test_performance.py": {
+        "test_memory_is_predicted_within_thirty_percent_of_the_peak": 2,
+        "test_no_change_makes_a_strategy_or_a_bound_worse": 6,
     },
     "tests/objectives/test_by_hand.py": {
         "test_by_hand_is_what_jax_derives": 3,
