@@ -84,6 +84,7 @@ def test_fits_with_workers_give_the_same_bits_twice(policy):
     assert all(first.unit_error <= row.unit_error * (1 + 1e-9) for row in floors)
 
 
+@pytest.mark.slow
 def test_more_workers_are_never_worse_step_by_step():
     alone = bf.fit("all-range:12", "unbounded:12", noise="laplace", max_steps=4)
     beside = bf.fit("all-range:12", "unbounded:12", noise="laplace", max_steps=12, workers=3)
