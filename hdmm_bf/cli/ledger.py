@@ -76,13 +76,15 @@ def _account(balance: Balance, total: Total) -> list[str]:
         zcdp += f", which is epsilon {number(balance.epsilon_by_rho)} at delta {total.delta}"
     if balance.epsilon_exact is not None:
         zcdp = f"together epsilon {number(balance.epsilon_exact)} at delta {total.delta}, rho {number(balance.rho)}"
-    head = f"{balance.account}{also}: {count(balance.num_releases, 'release')}"
+    whom = ", promised to people" if balance.unit == "person" else ""
+    head = f"{balance.account}{also}: {count(balance.num_releases, 'release')}{whom}"
     return [head, f"  spent  {plain}; {zcdp}", f"  left   {balance.left}"]
 
 
 def _line(entry: Entry) -> str:
     cost = f"epsilon {entry.epsilon}" if entry.epsilon is not None else f"rho {entry.rho}"
     cost += f", delta {entry.delta}" if entry.delta is not None else ""
+    cost += "" if entry.per_person is None else f", people of at most {count(entry.per_person, 'record')}"
     cost = "public, no cost" if entry.noise == "public" else cost
     where = entry.published or "not known to be published"
     parts = [entry.at, entry.data, entry.policy, cost, where, *([entry.remark] if entry.remark else [])]

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 @click.option("--missing", type=Choice(["zero"]), metavar="zero", help="Cells that a list leaves out are empty.")
 @click.option("--other", multiple=True, metavar="A=V", help="Undeclared values of A count as V.")
 @click.option("--outside", type=Choice(["drop", "clip"]), hidden=True, help="Drop undeclared values, or clip.")
+@click.option("--per-person", type=click.IntRange(min=1), metavar="K", help="Promise to people of at most K records.")
+@click.option("--person", metavar="COLUMN", help="Keep K records of each person in this column.")
+@click.option("--seed", type=int, hidden=True, metavar="S", help="Makes the choice of kept records repeatable.")
 @click.option("--epsilon", type=option_number, metavar="E", help="Privacy loss.")
 @click.option("--delta", type=option_number, metavar="D", help="For Gaussian noise: chance that it is exceeded.")
 @click.option("--rho", type=option_number, metavar="R", help="For Gaussian noise: zCDP instead of both.")
@@ -59,6 +62,9 @@ def release(
     missing: str | None,
     other: tuple[str, ...],
     outside: str | None,
+    per_person: int | None,
+    person: str | None,
+    seed: int | None,
     epsilon: float | None,
     delta: float | None,
     rho: float | None,
@@ -85,11 +91,11 @@ def release(
 
     if not dry_run and (data is None or out is None):
         raise click.UsageError("release needs --data FILE and --out FILE, or --dry-run.")
-    reading = _reading(missing, other, outside)
+    reading = _reading(missing, other, outside) | _whose(person, per_person, seed)
     if booking is not None:
         booking.check_name()
     made = loading.load(bundle, expect=expect)
-    settled = plan(made, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting)
+    settled = plan(made, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting, per_person=per_person)
     steps = [step.strip() for step in postprocess.split(",")] if postprocess else []
     asked = None if queries is None else inputs.as_queries(queries, made.problem.policy.domain)
     _check_files([out, estimate], [data, booking and booking.path], [bundle, queries], overwrite=overwrite)
@@ -97,8 +103,9 @@ def release(
     if out is not None and out.lower().endswith(".xlsx"):
         check_rows(out, asked or made.problem.workload)
     rehearse(settled, made, queries=asked, steps=steps, estimate=estimate is not None)
-    hidden = policies.hides(made.problem.policy)
-    record = {"bundle": bundle, **made.summary(), "hides": hidden, **settled.summary()}
+    graph = made.problem.policy
+    words = {"hides": policies.hides(graph), "people": policies.people(graph, per_person), "person": person}
+    record = {"bundle": bundle, **made.summary(), **words, **settled.summary()}
     for sentence in settled.warnings:
         click.echo(f"hdmm-bf: warning: {sentence}", err=True)
     if dry_run:
@@ -127,6 +134,15 @@ def _reading(missing: str | None, other: tuple[str, ...], outside: str | None) -
     if len(homes) < len(pairs):
         raise click.UsageError("--other names an attribute twice; give each one home.")
     return {"missing": missing or "refuse", "outside": outside or "error", "other": homes}
+
+
+def _whose(person: str | None, per_person: int | None, seed: int | None) -> JsonObject:
+    """Return how records beyond the bound of a person are left out; nothing is where no column names people."""
+    if person is not None and per_person is None:
+        raise click.UsageError("--person needs --per-person K: how many records of one person are kept.")
+    if seed is not None and person is None:
+        raise click.UsageError("--seed is of the choice among a person's records; it needs --person COLUMN.")
+    return {"person": person, "per_person": per_person, "seed": seed}
 
 
 def _check_files(
@@ -200,6 +216,13 @@ def _tell(record: JsonObject, settled: Plan, as_json: bool, last: list[str]) -> 
         ("hidden", record["hides"]),
         ("public", "; ".join(record["discloses"]) or "nothing"),
     ]
+    if settled.per_person is not None:
+        rows.insert(4, ("people", record["people"]))
+    if record["person"] is not None:
+        whose = (
+            f"at most {settled.per_person} of each person in column {record['person']}, the others left out by chance"
+        )
+        rows.insert(5, ("records", whose))
     click.echo(asked(record["workload"], record["policy"], record["num_queries"]))
     click.echo(facts(rows))
     for line in last:

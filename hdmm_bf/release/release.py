@@ -62,6 +62,7 @@ class Release:
         rows = [
             ("privacy", self.plan.promise),
             ("hidden", policies.hides(self.problem.policy)),
+            ("people", policies.people(self.problem.policy, self.plan.per_person)),
             ("public", "; ".join(self.discloses) or "nothing"),
             ("queries", str(self.problem.workload.num_queries)),
             ("rmse of an answer", f"{self.plan.rmse:.4g}"),
@@ -184,6 +185,7 @@ class Release:
             "workload": workload.title,
             "policy": policy.title,
             "hides": policies.hides(policy),
+            "people": policies.people(policy, self.plan.per_person),
             "discloses": self.discloses,
             "num_cells": workload.num_cells,
             "num_queries": workload.num_queries,

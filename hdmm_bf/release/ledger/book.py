@@ -22,20 +22,23 @@ from hdmm_bf.release.ledger.losses import (
     Cost,
     Entry,
     Total,
+    check_unit,
     is_loss,
     is_total,
     is_written,
     within,
     written,
 )
-from hdmm_bf.release.ledger.migration import migrate, migrate_second
+from hdmm_bf.release.ledger.migration import migrate, migrate_second, migrate_third
 from hdmm_bf.release.ledger.names import account_name, fingerprint
 
 if TYPE_CHECKING:
     from hdmm_bf.release.plan import Plan
 
 _HASH = re.compile(r"[0-9a-f]{64}")
-_COLUMNS = "at, data, policy, noise, epsilon, delta, rho, published, remark, account, fingerprint, mu, digest"
+_COLUMNS = (
+    "at, data, policy, noise, epsilon, delta, rho, published, remark, account, fingerprint, mu, digest, per_person"
+)
 
 
 @final
@@ -78,6 +81,7 @@ class Account:
     def book(self, settled: Plan, *, policy: Policy, data: object) -> int:
         """Count what a plan costs as spent on data; a plan without noise, all public, is noted and costs nothing."""
         where: dict[str, Any] = {"policy": policy.title, "graph": Graph.of(policy), "data": data}
+        where["per_person"] = settled.per_person
         if settled.sampler is None:
             return self.spend("public", epsilon=None, delta=None, rho=None, **where)
         mu = None if settled.mu is None else math.nextafter(settled.mu, math.inf)  # not less when it is written out
@@ -95,10 +99,11 @@ class Account:
         data: object,
         mu: float | None = None,
         graph: Graph | None = None,
+        per_person: int | None = None,
     ) -> int:
         """Count a loss as spent, or refuse when the total would be exceeded. Returns the number of the entry."""
         loss: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
-        where: dict[str, Any] = {"policy": policy, "graph": graph, "data": data}
+        where: dict[str, Any] = {"policy": policy, "graph": graph, "data": data, "per_person": per_person}
         entry = self.ledger.spend(self.name, noise, **loss, **where, claim=self.claim)
         self.entries.append(entry)
         return entry
@@ -166,6 +171,8 @@ class Ledger:
                 migrate(self.path, base)
             elif version == storage.SECOND_SCHEMA:
                 migrate_second(base)
+            elif version == storage.THIRD_SCHEMA:
+                migrate_third(base)
             self.total, self._salt = self._head(base)
             self._rows(base)  # a damaged ledger is refused now, and left as it is
         if stated and wanted != self.total:
@@ -276,14 +283,15 @@ class Ledger:
 
     def _row(self, *row: Any) -> _Row:
         """Return a row of the file as an entry, if it is one that `spend` can have written."""
-        at, data, policy, noise, epsilon, delta, rho, published, remark, account, hashed, mu, digest = row
+        at, data, policy, noise, epsilon, delta, rho, published, remark, account, hashed, mu, digest, records = row
         words = all(isinstance(word, str) for word in (at, data, policy, account))
         texts = words and isinstance(published, str | None) and isinstance(remark, str | None)
         known = all(h is None or (isinstance(h, str) and _HASH.fullmatch(h)) for h in (hashed, digest))
         numbers = all(map(_number, (epsilon, delta, rho, mu))) and is_loss(noise, epsilon, delta, rho, mu)
-        if not (texts and known and numbers):
+        people = records is None or (isinstance(records, int) and records >= 1)
+        if not (texts and known and numbers and people):
             raise storage.damaged(self.path)
-        entry = Entry(at, data, policy, noise, epsilon, delta, rho, published, remark, mu, digest)
+        entry = Entry(at, data, policy, noise, epsilon, delta, rho, published, remark, mu, digest, records)
         return _Row(entry, account, hashed)
 
     def spend(
@@ -299,6 +307,7 @@ class Ledger:
         claim: Claim | None = None,
         mu: float | None = None,
         graph: Graph | None = None,
+        per_person: int | None = None,
     ) -> int:
         """Count a loss on data as spent, or refuse when the total would be exceeded or the data are not the name's."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -309,7 +318,7 @@ class Ledger:
             advice = "Laplace and tree-norm noise have epsilon; Gaussian noise has rho, and perhaps epsilon and delta."
             raise fail("ledger", f"{noise} noise with {Total(*loss)}", "is no loss that can be counted", advice)
         digest = None if graph is None else graph.digest
-        entry = Entry(now, name, policy, noise, *loss, None, said.remark, normal, digest)
+        entry = Entry(now, name, policy, noise, *loss, None, said.remark, normal, digest, per_person)
         hashed = fingerprint(data, self._salt)
         with self._open() as base:
             rows = self._rows(base)
@@ -317,6 +326,7 @@ class Ledger:
             account = _account_of(rows, name)
             joined = account if said.same_data_as is None else _account_of(rows, said.same_data_as)
             before = [row.entry for row in rows if row.account in (account, joined)]
+            check_unit(before, entry)
             graphs = self._graphs(base)
             self._check_total(account, before, entry, graphs if graph is None else {**graphs, graph.digest: graph})
             if graph is not None and graph.digest not in graphs:
@@ -357,9 +367,9 @@ def _of(rows: list[_Row], account: str) -> list[Entry]:
 
 def _insert(base: sqlite3.Connection, entry: Entry, account: str, hashed: str) -> int:
     values = (entry.at, entry.data, entry.policy, entry.noise, entry.epsilon, entry.delta, entry.rho, entry.published)
-    places = ", ".join("?" * 13)
+    places = ", ".join("?" * 14)
     insert = f"INSERT INTO spent ({_COLUMNS}) VALUES ({places})"
-    row = (*values, entry.remark, account, hashed, entry.mu, entry.digest)
+    row = (*values, entry.remark, account, hashed, entry.mu, entry.digest, entry.per_person)
     return int(base.execute(insert, row).lastrowid or 0)
 
 

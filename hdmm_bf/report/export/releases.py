@@ -95,6 +95,7 @@ def _notes(out: Release, processed: Processed | None) -> dict[str, str]:
         "workload": facts["workload"],
         "policy": facts["policy"],
         "hidden": facts["hides"],
+        "people": facts["people"],
         "public": "; ".join(facts["discloses"]) or "nothing",
         "privacy": out.plan.promise,
         "noise": _noise(facts),
