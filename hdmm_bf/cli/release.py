@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 @click.option(
     "--level", type=option_number, metavar="P", default=0.95, show_default=True, help="Coverage of the intervals."
 )
+@click.option("--simultaneous", is_flag=True, help="Intervals hold all at once, not each by itself.")
 @click.option("--postprocess", metavar="STEPS", help="Of nonnegative,isotonic,integers.")
 @booking_options
 @click.option("--expect", metavar="DIGEST", help="Refuse a bundle with another digest.")
@@ -74,6 +75,7 @@ def release(
     estimate: str | None,
     overwrite: bool,
     level: float,
+    simultaneous: bool,
     postprocess: str | None,
     booking: Booking | None,
     expect: str | None,
@@ -115,11 +117,11 @@ def release(
     assert out is not None
     if booking is not None:
         booking.check()
-    files = _released(made, settled, (data, reading), (out, estimate), asked, level, steps, booking)
+    files = _released(made, settled, (data, reading), (out, estimate), asked, (level, simultaneous), steps, booking)
     beside = [f"What is promised: {name}" for name in _beside(files)]
     written = [f"Wrote {', '.join(files)}", *beside, *(booking.news() if booking is not None else [])]
     left = {} if booking is None else booking.left()
-    record |= {"files": files, "level": level, "ledger": booking and booking.path, **left}
+    record |= {"files": files, "level": level, "simultaneous": simultaneous, "ledger": booking and booking.path, **left}
     _tell(record, settled, as_json, written)
 
 
@@ -173,7 +175,7 @@ def _released(
     source: tuple[str, JsonObject],
     targets: tuple[str, str | None],
     asked: Workload | None,
-    level: float,
+    coverage: tuple[float, bool],
     steps: list[str],
     booking: Booking | None,
 ) -> list[str]:
@@ -182,7 +184,8 @@ def _released(
     from hdmm_bf.release.publish import publish
     from hdmm_bf.report.export import write_answers, write_estimate
 
-    out, estimate = targets
+    (out, estimate), (level, simultaneous) = targets, coverage
+    kind: JsonObject = {"level": level, "simultaneous": simultaneous}
     data, reading = source
     x = read_data(data, made.problem.policy.domain, **reading)
     made.recovery.read(x)  # refuses what is no histogram before the ledger is opened; `publish` reads it again
@@ -190,7 +193,7 @@ def _released(
     with _drawing(made.num_rows) as show:
         released = publish(settled, made, x, account=account, callback=show)
     processed = released.postprocess(*steps) if steps else None
-    files = [str(write_answers(released, out, level=level, processed=processed, queries=asked))]
+    files = [str(write_answers(released, out, processed=processed, queries=asked, **kind))]
     if estimate is not None:
         files.append(str(write_estimate(released, estimate, processed=processed)))
     if account is not None:

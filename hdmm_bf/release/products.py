@@ -225,6 +225,21 @@ class ProductRecovery(Recovery):
         """Say how intervals are made."""
         return "normal" if settled.noise == "gaussian" else "tail bound"
 
+    @property
+    def noise_size(self) -> int:
+        """How many numbers of noise a release draws: one a row of every block."""
+        return sum(math.prod(block.shape) for block in self.strategy.blocks)
+
+    def error_draws(self, workload: Workload, settled: Plan, count: int) -> RealMatrix:
+        """Return errors of all answers in so many fresh draws of the noise, one column a draw."""
+        drawn = [self._row_errors(block, settled, count) for block in self.strategy.blocks]
+        return np.stack([self.answers(workload, [part[k] for part in drawn]) for k in range(count)], axis=1)
+
+    @staticmethod
+    def _row_errors(block: Block, settled: Plan, count: int) -> AnyTensor:
+        scales = np.broadcast_to(row_scales(block, settled), (count, *block.shape))
+        return np.ldexp(draw_rows(settled.row_sampler, scales, None).astype(np.float64), -sum(block.bits))
+
     def precision(self) -> SquareMatrix:
         """Refuse: nothing of the domain's size squared is made."""
         raise fail("postprocess", repr(self.strategy), "is not written out", "Leave post-processing out.")

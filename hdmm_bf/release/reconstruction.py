@@ -78,6 +78,15 @@ class Recovery(ABC):
         method = "normal" if settled.noise == "gaussian" else "tail bound"
         return np.asarray(intervals.half_width(settled.noise, level) * stddev), method
 
+    @property
+    @abstractmethod
+    def noise_size(self) -> int:
+        """How many numbers of noise a release draws."""
+
+    @abstractmethod
+    def error_draws(self, workload: Workload, settled: Plan, count: int) -> RealMatrix:
+        """Return errors of all answers in so many fresh draws of the noise, one column a draw; no data are needed."""
+
     @abstractmethod
     def precision(self) -> SquareMatrix:
         """Return the precision of the kept cells, for noise of variance 1 on every row."""
