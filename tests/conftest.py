@@ -31,6 +31,7 @@ MANY_CALLS = {
     "tests/certificate/test_blocks.py": ("test_releases_have_the_stated_error",),
     "tests/release/test_intervals.py": ("test_intervals_cover_the_truth_as_often_as_they_say",),
     "tests/release/test_simultaneous.py": ("test_all_answers_are_inside_as_often_as_the_level_says",),
+    "tests/release/test_processed_blocks.py": ("test_intervals_of_processed_answers_cover_about_as_often_as_they_say",),
     "tests/data/test_people.py": (
         "test_other_people_and_values_have_no_part_in_the_choice",
         "test_cut_tables_of_neighbours_are_at_most_k_moves_apart",

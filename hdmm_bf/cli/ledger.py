@@ -56,10 +56,8 @@ def _next(book: Ledger, balance: Balance, bundle: str) -> JsonObject:
     except InputError as refusal:
         return {"words": str(refusal)}
     if made.noise != "gaussian":
-        words = (
-            f"epsilon {number(balance.left_epsilon)} of {bundle}" if balance.left_epsilon else f"nothing of {bundle}"
-        )
-        return {"epsilon": balance.left_epsilon, "words": words}
+        left = book.left_epsilon(balance.account, made.problem.policy)
+        return {"epsilon": left, "words": f"epsilon {number(left)} of {bundle}" if left else f"nothing of {bundle}"}
     delta = None if book.total.delta is None else float(book.total.delta)
     epsilon = analytic.epsilon_for(Fraction(mu), delta) if mu and delta is not None else None
     at = "" if epsilon is None else f", for example epsilon {number(epsilon)} with delta {book.total.delta}"

@@ -101,8 +101,8 @@ class Release:
 
     @property
     def totals(self) -> RealVector:
-        """Exact totals of the policy's public components, where cells are estimated one by one."""
-        return np.asarray(self.measured.totals)
+        """Exact totals of the policy's public components."""
+        return self.recovery.totals(self.measured)
 
     def interval(self, level: float, queries: Sequence[int] | None = None, *, simultaneous: bool = False) -> Interval:
         """Return the ends of intervals that cover the true answers, each with probability `level`, or all at once.

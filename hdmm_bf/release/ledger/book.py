@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, final
 from hdmm_bf._checks import fail
 from hdmm_bf.policy import Policy
 from hdmm_bf.release.ledger import storage
-from hdmm_bf.release.ledger.graphs import COMMON, Graph, balance_of, left_mu_under, views
+from hdmm_bf.release.ledger.graphs import COMMON, Graph, balance_of, left_epsilon_under, left_mu_under, views
 from hdmm_bf.release.ledger.losses import (
     Balance,
     Cost,
@@ -263,6 +263,12 @@ class Ledger:
         with self._open() as base:
             rows, graphs = self._rows(base), self._graphs(base)
         return left_mu_under(self.total, _of(rows, _account_of(rows, account_name(name))), graphs, policy)
+
+    def left_epsilon(self, name: str, policy: Policy) -> float:
+        """Return the largest epsilon of pure noise that a next release on those data could have under a policy."""
+        with self._open() as base:
+            rows, graphs = self._rows(base), self._graphs(base)
+        return left_epsilon_under(self.total, _of(rows, _account_of(rows, account_name(name))), graphs, policy)
 
     def _graphs(self, base: sqlite3.Connection) -> dict[str, Graph]:
         found: dict[str, Graph] = {}

@@ -215,7 +215,7 @@ def balance(total: Total, account: str, entries: list[Entry]) -> Balance:
         None if sums.epsilon is None else float(sums.delta),
         float(sums.rho),
         _epsilon_by_rho(total, sums.rho),
-        _largest(lambda loss: sums.plus("laplace", repr(loss), None, None).within(total)),
+        left_epsilon(total, entries),
         max(
             _largest(lambda loss: sums.plus("gaussian", None, None, repr(loss)).within(total)),
             left_mu(total, entries) ** 2 / 2 * (1 - ROUNDING) if sums.mu_squared else 0.0,
@@ -245,6 +245,12 @@ def check_unit(before: Iterable[Entry], entry: Entry) -> None:
         problem = "is promised to people, and earlier releases on these data to one record"
         advice = "Leave per_person (--per-person) out; the total of this account is for one record."
     raise fail("ledger", "this release", problem, advice)
+
+
+def left_epsilon(total: Total, entries: list[Entry]) -> float:
+    """Return the largest pure epsilon that a next release could have, to rounding; 0 if there is none."""
+    sums = _Sums.of(entries)
+    return _largest(lambda loss: sums.plus("laplace", repr(loss), None, None).within(total))
 
 
 def left_mu(total: Total, entries: list[Entry]) -> float:
