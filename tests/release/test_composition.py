@@ -278,7 +278,7 @@ def test_the_command_says_what_a_bundle_could_still_spend(tmp_path, gaussian):
 
 
 def test_what_is_left_of_a_pure_epsilon_is_what_a_release_under_the_policy_can_spend(path):
-    """Under threshold:4:2 an edge of the line's next release is two steps there; one more than what is left is refused."""
+    """An edge of threshold:4:2 is up to two steps of the line; a thousandth more than what is left is refused."""
     wide = bf.certify("identity:4", "threshold:4:2", np.eye(4), noise="laplace")
     narrow = bf.certify("identity:4", "line:4", np.eye(4), noise="laplace")
     ledger = Ledger(path, epsilon=1.0, new=True)

@@ -1,4 +1,4 @@
-"""Post-processing of releases by factors: whole numbers that agree over all tables, and intervals of the whole chain."""
+"""Post-processing of releases by factors: whole numbers that agree over all tables, intervals of the whole chain."""
 
 import math
 
@@ -65,7 +65,7 @@ def test_whole_numbers_agree_over_all_tables(bounded):
 
 
 def test_the_nearest_histogram_is_found_by_factors(bounded):
-    """Quotes postprocess: in the norm of what was measured, the nearest such histogram; by its optimality conditions."""
+    """Quotes postprocess: in the norm of what was measured, the nearest such histogram; optimality conditions hold."""
     out = bf.release(bounded, X, epsilon=0.3, delta=1e-6)
     while out.estimate.min() >= 0:
         out = bf.release(bounded, X, epsilon=0.3, delta=1e-6)

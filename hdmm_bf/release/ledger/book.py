@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, final
 from hdmm_bf._checks import fail
 from hdmm_bf.policy import Policy
 from hdmm_bf.release.ledger import storage
-from hdmm_bf.release.ledger.graphs import COMMON, Graph, balance_of, left_epsilon_under, left_mu_under, views
+from hdmm_bf.release.ledger.graphs import Graph, balance_of, left_epsilon_under, left_mu_under, views
 from hdmm_bf.release.ledger.losses import (
     Balance,
     Cost,
@@ -30,7 +30,7 @@ from hdmm_bf.release.ledger.losses import (
     written,
 )
 from hdmm_bf.release.ledger.migration import migrate, migrate_second, migrate_third
-from hdmm_bf.release.ledger.names import account_name, fingerprint
+from hdmm_bf.release.ledger.names import Claim, account_name, fingerprint
 
 if TYPE_CHECKING:
     from hdmm_bf.release.plan import Plan
@@ -39,33 +39,6 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 _COLUMNS = (
     "at, data, policy, noise, epsilon, delta, rho, published, remark, account, fingerprint, mu, digest, per_person"
 )
-
-
-@final
-@dataclass(frozen=True)
-class Claim:
-    """What the owner of an account says about its data, where the ledger cannot know.
-
-    Attributes:
-        changed: they are not those of earlier releases, for example because records were added.
-        same_data_as: another account is of the same data; its losses count in this one from now on.
-        distinct_from: these accounts have equal counts, but are of other records.
-        common_pairs: releases under several policies count for the pairs of values that all of them protect alone.
-    """
-
-    changed: bool = False
-    same_data_as: str | None = None
-    distinct_from: tuple[str, ...] = ()
-    common_pairs: bool = False
-
-    @property
-    def remark(self) -> str | None:
-        """The claim in words, for the entry."""
-        parts = ["the data changed"] if self.changed else []
-        parts += [] if self.same_data_as is None else [f"the same data as {self.same_data_as}"]
-        parts += [f"other records than {name}" for name in self.distinct_from]
-        parts += [COMMON] if self.common_pairs else []
-        return "; ".join(parts) or None
 
 
 @final
@@ -260,15 +233,16 @@ class Ledger:
 
         Refused where releases under several policies promise nothing together.
         """
-        with self._open() as base:
-            rows, graphs = self._rows(base), self._graphs(base)
-        return left_mu_under(self.total, _of(rows, _account_of(rows, account_name(name))), graphs, policy)
+        return left_mu_under(self.total, *self._spent(name), policy)
 
     def left_epsilon(self, name: str, policy: Policy) -> float:
         """Return the largest epsilon of pure noise that a next release on those data could have under a policy."""
+        return left_epsilon_under(self.total, *self._spent(name), policy)
+
+    def _spent(self, name: str) -> tuple[list[Entry], dict[str, Graph]]:
         with self._open() as base:
-            rows, graphs = self._rows(base), self._graphs(base)
-        return left_epsilon_under(self.total, _of(rows, _account_of(rows, account_name(name))), graphs, policy)
+            rows = self._rows(base)
+            return _of(rows, _account_of(rows, account_name(name))), self._graphs(base)
 
     def _graphs(self, base: sqlite3.Connection) -> dict[str, Graph]:
         found: dict[str, Graph] = {}
