@@ -8,6 +8,7 @@ sum_b (G_1 (x) ... (x) G_d) y_b with one inverse G_i a factor; the blocks comple
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,6 +23,9 @@ _ALL_BITS = 36
 
 _FINE_BITS = 10
 """Binary places of whole factors that are measured with normal noise: rounding it to whole records would add 1/12."""
+
+_LARGEST_FINE = 2.0**20
+"""Size of a row's largest entry from which on it has no need of more places."""
 
 _LEVELS = 256
 _MOST_LEVELS = 4096
@@ -45,12 +49,13 @@ def from_factors(
 
     Guarantees:
         Rows that are constant stay constant, so what no edge sees stays unseen. The inverses are those of the integers.
-        A fine block has at least 10 binary places in all: rounding adds less than 1e-7 squared records to a row.
+        A fine block has at least 10 binary places in all: rounding adds less than 1e-7 squared records to a row. Rows
+        whose entries reach 2^20 are left as they are.
     """
     whole = [bool(np.array_equal(factor, np.rint(factor))) for factor in factors]
     places = min(_BITS, _ALL_BITS // max(1, len(factors) - sum(whole)))
     bits = tuple(0 if exact else places for exact in whole)
-    if fine and all(whole):
+    if fine and all(whole) and math.prod(float(np.abs(f).max(initial=1.0)) for f in factors) < _LARGEST_FINE:
         bits = (_FINE_BITS, *bits[1:])
     scaled, sizes = zip(*(_normalised(f, exact) for f, exact in zip(factors, whole, strict=True)), strict=True)
     integers = tuple(np.rint(np.ldexp(f, b)).astype(np.int64) for f, b in zip(scaled, bits, strict=True))
