@@ -20,6 +20,9 @@ from hdmm_bf.release.reconstruction import Recovery
 from hdmm_bf.workload import Workload
 
 _DRAWS = 2**13
+_DRAWS_BY_FACTORS = 2**11
+"""Draws of the noise; fewer where each is reconstructed by itself."""
+
 _FEWEST = 1000
 _MOST_NOISE = 2**25
 _MOST_ENTRIES = 2**28
@@ -35,7 +38,8 @@ SIMULATED, UNION = "all at once, simulated", "all at once, union bound"
 def draws_for(recovery: Recovery, num_queries: int, level: float) -> int:
     """Return how many draws a simulation takes; 0 where it would take too long or too many."""
     rows = max(recovery.noise_size, 1)
-    draws = min(_DRAWS, _MOST_NOISE // rows, _MOST_ENTRIES // max(num_queries, recovery.problem.policy.num_cells, 1))
+    most = _DRAWS_BY_FACTORS if recovery.by_factors else _DRAWS
+    draws = min(most, _MOST_NOISE // rows, _MOST_ENTRIES // max(num_queries, recovery.problem.policy.num_cells, 1))
     return draws if draws >= _FEWEST and _rank(draws, level) < draws else 0
 
 

@@ -60,7 +60,7 @@ def test_all_answers_are_inside_as_often_as_the_level_says(name):
     assert simultaneous.method(fit.recovery, truth.size, LEVEL) == "all at once, simulated"
     errors = np.array([np.abs(publish(settled, fit, x).answers - truth) for _ in range(count)])
     room = 5 * math.sqrt(LEVEL * (1 - LEVEL) / count)
-    above = 6 * math.sqrt(LEVEL * (1 - LEVEL) / simultaneous._DRAWS)
+    above = 6 * math.sqrt(LEVEL * (1 - LEVEL) / simultaneous.draws_for(fit.recovery, truth.size, LEVEL))
 
     def share(half):
         return np.all(errors <= half + 1e-9, axis=1).mean()
