@@ -30,6 +30,16 @@ MANY_CALLS = {
     ),
     "tests/certificate/test_blocks.py": ("test_releases_have_the_stated_error",),
     "tests/release/test_intervals.py": ("test_intervals_cover_the_truth_as_often_as_they_say",),
+    "tests/release/test_simultaneous.py": (
+        "test_all_answers_are_inside_as_often_as_the_level_says",
+        "test_too_many_answers_get_the_union_bound_and_say_so",
+    ),
+    "tests/release/test_processed_blocks.py": ("test_intervals_of_processed_answers_cover_about_as_often_as_they_say",),
+    "tests/data/test_people.py": (
+        "test_other_people_and_values_have_no_part_in_the_choice",
+        "test_cut_tables_of_neighbours_are_at_most_k_moves_apart",
+        "test_every_choice_of_positions_is_equally_likely",
+    ),
     "tests/bundle/test_foreign_text.py": (
         "test_a_weak_policy_is_never_shown_under_the_name_of_a_strong_one",
         "test_text_in_a_bundle_cannot_forge_a_line_on_the_terminal_or_leave_its_place_on_a_page",

@@ -37,6 +37,7 @@ NAMES = (
     "flow_norm",
     "workers",
     "release",
+    "noise",
     "histogram",
     "products",
     "memory",

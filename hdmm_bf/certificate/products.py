@@ -109,7 +109,7 @@ def _trace(product: ProductProblem, strategy: ProductStrategy) -> float:
     for block in strategy.blocks:
         with np.errstate(divide="ignore"):
             variances = np.where(np.isinf(block.precisions), 0.0, 1.0 / block.precisions)
-        names = [factor.tobytes() for factor in block.integers]
+        names = [f"{b} {f.shape} ".encode() + f.tobytes() for b, f in zip(block.bits, block.integers, strict=True)]
         for number, term in enumerate(product.terms):
             if not block.answers(number):
                 continue

@@ -75,9 +75,12 @@ _OPTIONS = (
     click.option("--new-ledger", is_flag=True, help="Make the ledger, with --total."),
     click.option("--total", metavar="E[,D]", help="Its total: epsilon[,delta], or rho=R."),
     click.option("--data-changed", is_flag=True, help="The data of that name have changed."),
-    click.option("--same-data-as", metavar="NAME", help="This name's losses count here too."),
-    click.option("--common-pairs", is_flag=True, help="Under several policies, count what all protect."),
-    click.option("--distinct-from", metavar="NAME", multiple=True, help="Equal counts, but other records."),
+    # refusals name these three where they are needed: hidden, so that the help fits on a screen
+    click.option("--same-data-as", metavar="NAME", hidden=True, help="This name's losses count here too."),
+    click.option("--common-pairs", is_flag=True, hidden=True, help="Under several policies, count what all protect."),
+    click.option(
+        "--distinct-from", metavar="NAME", multiple=True, hidden=True, help="Equal counts, but other records."
+    ),
 )
 
 

@@ -11,8 +11,9 @@ from hdmm_bf.cli.show import as_json, count, emit
 
 @click.command(epilog="Example: hdmm-bf explain threshold:64:4")
 @click.argument("policy")
+@click.option("--per-person", type=click.IntRange(min=1), metavar="K", help="Say what people of at most K records get.")
 @as_json
-def explain(policy: str, as_json: bool) -> None:
+def explain(policy: str, per_person: int | None, as_json: bool) -> None:
     """Say in words what POLICY hides and what it makes public.
 
     POLICY is a spec such as line:64, threshold:32x32:1, bounded:16, sensitive:2x5x7:1,2, a graph file
@@ -30,6 +31,7 @@ def explain(policy: str, as_json: bool) -> None:
         "is_tree": graph.is_tree,
         "hides": policies.hides(graph),
         "fades": policies.fades(graph),
+        "people": policies.people(graph, per_person),
         "discloses": policies.discloses(graph),
         "notes": list(graph.notes),
         "examples": [
@@ -51,6 +53,7 @@ def _explanation(record: JsonObject) -> str:
         f"Hidden   {plain(record['hides'])}",
         f"         {plain(record['fades'])}",
     ]
+    lines += [f"People   {plain(record['people'])}"]
     public = record["discloses"] or ["nothing; even the number of records is hidden."]
     lines += [f"{'Public   ' if i == 0 else '         '}{plain(item)}" for i, item in enumerate(public)]
     lines += [f"Note     {plain(note)}" for note in record["notes"]]

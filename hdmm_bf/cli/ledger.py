@@ -56,10 +56,8 @@ def _next(book: Ledger, balance: Balance, bundle: str) -> JsonObject:
     except InputError as refusal:
         return {"words": str(refusal)}
     if made.noise != "gaussian":
-        words = (
-            f"epsilon {number(balance.left_epsilon)} of {bundle}" if balance.left_epsilon else f"nothing of {bundle}"
-        )
-        return {"epsilon": balance.left_epsilon, "words": words}
+        left = book.left_epsilon(balance.account, made.problem.policy)
+        return {"epsilon": left, "words": f"epsilon {number(left)} of {bundle}" if left else f"nothing of {bundle}"}
     delta = None if book.total.delta is None else float(book.total.delta)
     epsilon = analytic.epsilon_for(Fraction(mu), delta) if mu and delta is not None else None
     at = "" if epsilon is None else f", for example epsilon {number(epsilon)} with delta {book.total.delta}"
@@ -76,13 +74,15 @@ def _account(balance: Balance, total: Total) -> list[str]:
         zcdp += f", which is epsilon {number(balance.epsilon_by_rho)} at delta {total.delta}"
     if balance.epsilon_exact is not None:
         zcdp = f"together epsilon {number(balance.epsilon_exact)} at delta {total.delta}, rho {number(balance.rho)}"
-    head = f"{balance.account}{also}: {count(balance.num_releases, 'release')}"
+    whom = ", promised to people" if balance.unit == "person" else ""
+    head = f"{balance.account}{also}: {count(balance.num_releases, 'release')}{whom}"
     return [head, f"  spent  {plain}; {zcdp}", f"  left   {balance.left}"]
 
 
 def _line(entry: Entry) -> str:
     cost = f"epsilon {entry.epsilon}" if entry.epsilon is not None else f"rho {entry.rho}"
     cost += f", delta {entry.delta}" if entry.delta is not None else ""
+    cost += "" if entry.per_person is None else f", people of at most {count(entry.per_person, 'record')}"
     cost = "public, no cost" if entry.noise == "public" else cost
     where = entry.published or "not known to be published"
     parts = [entry.at, entry.data, entry.policy, cost, where, *([entry.remark] if entry.remark else [])]

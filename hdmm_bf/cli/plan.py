@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 @click.option("--epsilon", type=option_number, metavar="E", help="Tell the error at this privacy loss.")
 @click.option("--delta", type=option_number, metavar="D", help="For Gaussian noise: chance that it is exceeded.")
 @click.option("--rho", type=option_number, metavar="R", help="For Gaussian noise: zCDP instead of both.")
+@click.option("--per-person", type=click.IntRange(min=1), metavar="K", help="Promise to people of at most K records.")
 @click.option("--targets", metavar="FILE", help="Standard deviations that queries may have; or one number for all.")
 @click.option("--rmse", type=option_number, metavar="X", help="Root mean squared error that is wanted.")
 @click.option("--largest", type=option_number, metavar="X", help="Standard deviation that no query may exceed.")
@@ -35,6 +36,7 @@ def plan(
     epsilon: float | None,
     delta: float | None,
     rho: float | None,
+    per_person: int | None,
     targets: str | None,
     rmse: float | None,
     largest: float | None,
@@ -60,8 +62,8 @@ def plan(
     if targets is not None or largest is not None:
         allowed = _allowed(made, targets, largest)
     if searched:
-        epsilon = _smallest(made, allowed, rmse, delta)
-    settled = plans.plan(made, epsilon=epsilon, delta=delta, rho=rho)
+        epsilon = _smallest(made, allowed, rmse, delta, per_person)
+    settled = plans.plan(made, epsilon=epsilon, delta=delta, rho=rho, per_person=per_person)
     worst = worst_queries(made, settled, targets=allowed)
     for sentence in settled.warnings:
         click.echo(f"hdmm-bf: warning: {sentence}", err=True)
@@ -89,11 +91,13 @@ def _allowed(made: Fit, targets: str | None, largest: float | None) -> RealVecto
     return goal(workload, policy, targets=stddev).targets
 
 
-def _smallest(made: Fit, allowed: RealVector | None, rmse: float | None, delta: float | None) -> float:
+def _smallest(
+    made: Fit, allowed: RealVector | None, rmse: float | None, delta: float | None, per_person: int | None
+) -> float:
     """Return the smallest epsilon at which a release is as good as asked."""
     if rmse is None and allowed is None:
         raise click.UsageError("plan needs --epsilon or --rho, or one of --targets, --rmse and --largest.")
-    return made.epsilon_for(rmse=rmse, stddev=allowed, delta=delta)
+    return made.epsilon_for(rmse=rmse, stddev=allowed, delta=delta, per_person=per_person)
 
 
 def _record(bundle: str, made: Fit, settled: Plan, worst: Worst | None) -> JsonObject:
@@ -113,12 +117,16 @@ def _record(bundle: str, made: Fit, settled: Plan, worst: Worst | None) -> JsonO
 
 
 def _told(made: Fit, settled: Plan, worst: Worst | None, wanted: str) -> str:
+    from hdmm_bf import policy as policies
+
     workload, policy = made.problem.workload, made.problem.policy
     rows = [("privacy", settled.promise)]
     if wanted:
         assert settled.epsilon is not None
         beside = "" if settled.delta is None else f", with delta {settled.delta:g}, by mu {settled.mu:.6g} (GDP)"
         rows = [("epsilon", f"{_rounded_up(settled.epsilon)}{beside}: the smallest for {wanted}")]
+    if settled.per_person is not None:
+        rows.append(("people", policies.people(policy, settled.per_person)))
     rows.append(("rmse", f"{number(settled.rmse)} expected of an answer"))
     if settled.worst_stddev is not None:
         rows.append(("worst", f"{number(settled.worst_stddev)}, the largest standard deviation of an answer"))

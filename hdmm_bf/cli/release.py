@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 @click.option("--missing", type=Choice(["zero"]), metavar="zero", help="Cells that a list leaves out are empty.")
 @click.option("--other", multiple=True, metavar="A=V", help="Undeclared values of A count as V.")
 @click.option("--outside", type=Choice(["drop", "clip"]), hidden=True, help="Drop undeclared values, or clip.")
+@click.option("--per-person", type=click.IntRange(min=1), metavar="K", help="Promise to people of at most K records.")
+@click.option("--person", metavar="COLUMN", help="Keep K records of each person in this column.")
+@click.option("--seed", type=int, hidden=True, metavar="S", help="Makes the choice of kept records repeatable.")
 @click.option("--epsilon", type=option_number, metavar="E", help="Privacy loss.")
 @click.option("--delta", type=option_number, metavar="D", help="For Gaussian noise: chance that it is exceeded.")
 @click.option("--rho", type=option_number, metavar="R", help="For Gaussian noise: zCDP instead of both.")
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
 @click.option(
     "--level", type=option_number, metavar="P", default=0.95, show_default=True, help="Coverage of the intervals."
 )
+@click.option("--simultaneous", is_flag=True, help="Intervals hold all at once, not each by itself.")
 @click.option("--postprocess", metavar="STEPS", help="Of nonnegative,isotonic,integers.")
 @booking_options
 @click.option("--expect", metavar="DIGEST", help="Refuse a bundle with another digest.")
@@ -59,6 +63,9 @@ def release(
     missing: str | None,
     other: tuple[str, ...],
     outside: str | None,
+    per_person: int | None,
+    person: str | None,
+    seed: int | None,
     epsilon: float | None,
     delta: float | None,
     rho: float | None,
@@ -68,6 +75,7 @@ def release(
     estimate: str | None,
     overwrite: bool,
     level: float,
+    simultaneous: bool,
     postprocess: str | None,
     booking: Booking | None,
     expect: str | None,
@@ -85,11 +93,11 @@ def release(
 
     if not dry_run and (data is None or out is None):
         raise click.UsageError("release needs --data FILE and --out FILE, or --dry-run.")
-    reading = _reading(missing, other, outside)
+    reading = _reading(missing, other, outside) | _whose(person, per_person, seed)
     if booking is not None:
         booking.check_name()
     made = loading.load(bundle, expect=expect)
-    settled = plan(made, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting)
+    settled = plan(made, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting, per_person=per_person)
     steps = [step.strip() for step in postprocess.split(",")] if postprocess else []
     asked = None if queries is None else inputs.as_queries(queries, made.problem.policy.domain)
     _check_files([out, estimate], [data, booking and booking.path], [bundle, queries], overwrite=overwrite)
@@ -97,8 +105,9 @@ def release(
     if out is not None and out.lower().endswith(".xlsx"):
         check_rows(out, asked or made.problem.workload)
     rehearse(settled, made, queries=asked, steps=steps, estimate=estimate is not None)
-    hidden = policies.hides(made.problem.policy)
-    record = {"bundle": bundle, **made.summary(), "hides": hidden, **settled.summary()}
+    graph = made.problem.policy
+    words = {"hides": policies.hides(graph), "people": policies.people(graph, per_person), "person": person}
+    record = {"bundle": bundle, **made.summary(), **words, **settled.summary()}
     for sentence in settled.warnings:
         click.echo(f"hdmm-bf: warning: {sentence}", err=True)
     if dry_run:
@@ -108,11 +117,11 @@ def release(
     assert out is not None
     if booking is not None:
         booking.check()
-    files = _released(made, settled, (data, reading), (out, estimate), asked, level, steps, booking)
+    files = _released(made, settled, (data, reading), (out, estimate), asked, (level, simultaneous), steps, booking)
     beside = [f"What is promised: {name}" for name in _beside(files)]
     written = [f"Wrote {', '.join(files)}", *beside, *(booking.news() if booking is not None else [])]
     left = {} if booking is None else booking.left()
-    record |= {"files": files, "level": level, "ledger": booking and booking.path, **left}
+    record |= {"files": files, "level": level, "simultaneous": simultaneous, "ledger": booking and booking.path, **left}
     _tell(record, settled, as_json, written)
 
 
@@ -127,6 +136,15 @@ def _reading(missing: str | None, other: tuple[str, ...], outside: str | None) -
     if len(homes) < len(pairs):
         raise click.UsageError("--other names an attribute twice; give each one home.")
     return {"missing": missing or "refuse", "outside": outside or "error", "other": homes}
+
+
+def _whose(person: str | None, per_person: int | None, seed: int | None) -> JsonObject:
+    """Return how records beyond the bound of a person are left out; nothing is where no column names people."""
+    if person is not None and per_person is None:
+        raise click.UsageError("--person needs --per-person K: how many records of one person are kept.")
+    if seed is not None and person is None:
+        raise click.UsageError("--seed is of the choice among a person's records; it needs --person COLUMN.")
+    return {"person": person, "per_person": per_person, "seed": seed}
 
 
 def _check_files(
@@ -157,7 +175,7 @@ def _released(
     source: tuple[str, JsonObject],
     targets: tuple[str, str | None],
     asked: Workload | None,
-    level: float,
+    coverage: tuple[float, bool],
     steps: list[str],
     booking: Booking | None,
 ) -> list[str]:
@@ -166,7 +184,8 @@ def _released(
     from hdmm_bf.release.publish import publish
     from hdmm_bf.report.export import write_answers, write_estimate
 
-    out, estimate = targets
+    (out, estimate), (level, simultaneous) = targets, coverage
+    kind: JsonObject = {"level": level, "simultaneous": simultaneous}
     data, reading = source
     x = read_data(data, made.problem.policy.domain, **reading)
     made.recovery.read(x)  # refuses what is no histogram before the ledger is opened; `publish` reads it again
@@ -174,7 +193,7 @@ def _released(
     with _drawing(made.num_rows) as show:
         released = publish(settled, made, x, account=account, callback=show)
     processed = released.postprocess(*steps) if steps else None
-    files = [str(write_answers(released, out, level=level, processed=processed, queries=asked))]
+    files = [str(write_answers(released, out, processed=processed, queries=asked, **kind))]
     if estimate is not None:
         files.append(str(write_estimate(released, estimate, processed=processed)))
     if account is not None:
@@ -200,6 +219,13 @@ def _tell(record: JsonObject, settled: Plan, as_json: bool, last: list[str]) -> 
         ("hidden", record["hides"]),
         ("public", "; ".join(record["discloses"]) or "nothing"),
     ]
+    if settled.per_person is not None:
+        rows.insert(4, ("people", record["people"]))
+    if record["person"] is not None:
+        whose = (
+            f"at most {settled.per_person} of each person in column {record['person']}, the others left out by chance"
+        )
+        rows.insert(5, ("records", whose))
     click.echo(asked(record["workload"], record["policy"], record["num_queries"]))
     click.echo(facts(rows))
     for line in last:

@@ -32,6 +32,9 @@ def read_data(
     other: Mapping[str, str | int] | None = None,
     weights: str | None = None,
     table: str | None = None,
+    person: str | None = None,
+    per_person: int | None = None,
+    seed: int | None = None,
 ) -> Any:
     """Return counts, one a cell, or `Records` where the domain is too large for them.
 
@@ -39,19 +42,20 @@ def read_data(
         path: the file; `people.duckdb:adults` is the table `adults` of a database.
         domain: the attributes, with the bins that numbers are counted by.
         missing: of a list of counts, as for `read_counts`.
-        outside, other, weights, table: of records, as for `histogram`.
+        outside, other, weights, table, person, per_person, seed: of records, as for `histogram`.
     """
     path, table = _with_table(path, table)
     file = Path(path)
     if not holds_records(file, domain):
-        for name, value in (("other", other), ("weights", weights), ("table", table)):
+        for name, value in (("other", other), ("weights", weights), ("table", table), ("person", person)):
             if value:
                 problem = f"the file holds counts, for which there is no {name}"
                 raise fail("release", file, problem, f"Leave {name} out, or give records with named columns.")
         return read_counts(path, domain, missing=missing)
+    whose: Any = {"person": person, "per_person": per_person if person else None, "seed": seed}
     if domain.num_cells * _CELL_BYTES > MAX_BYTES:
-        return records(path, domain, other=other, table=table)
-    return histogram(path, domain, outside=outside, other=other, weights=weights, table=table)
+        return records(path, domain, other=other, table=table, **whose)
+    return histogram(path, domain, outside=outside, other=other, weights=weights, table=table, **whose)
 
 
 def _with_table(path: str | Path, table: str | None) -> tuple[str | Path, str | None]:

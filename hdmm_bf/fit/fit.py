@@ -22,7 +22,7 @@ from hdmm_bf.bounds.dense import Bounds
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.problem.goal import Groups, Targets, goal
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.release.plan import Accounting, plan
+from hdmm_bf.release.plan import Accounting, Plan, plan
 from hdmm_bf.release.privacy import loss_for
 from hdmm_bf.release.reconstruction import Recovery, recovery
 from hdmm_bf.strategies import Status, TracePoint
@@ -235,13 +235,14 @@ class Fit:
         delta: float | None = None,
         rho: float | None = None,
         accounting: Accounting = "analytic",
+        per_person: int | None = None,
     ) -> float:
         """Return the expected total squared error of a release over all queries as written.
 
         Guarantees:
             The same as of `plan` with these arguments, as are `rmse`, `per_query_stddev` and `epsilon_for`.
         """
-        return plan(self, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting).expected_error
+        return self._plan(epsilon, delta, rho, accounting, per_person).expected_error
 
     def rmse(
         self,
@@ -250,9 +251,10 @@ class Fit:
         delta: float | None = None,
         rho: float | None = None,
         accounting: Accounting = "analytic",
+        per_person: int | None = None,
     ) -> float:
         """Return the root mean squared error of an answer of a release."""
-        return plan(self, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting).rmse
+        return self._plan(epsilon, delta, rho, accounting, per_person).rmse
 
     def epsilon_for(
         self,
@@ -262,6 +264,7 @@ class Fit:
         largest: float | None = None,
         delta: float | None = None,
         accounting: Accounting = "analytic",
+        per_person: int | None = None,
         groups: Groups | None = None,
     ) -> float:
         """Return the smallest epsilon at which a release is good enough.
@@ -272,6 +275,7 @@ class Fit:
             largest: the largest standard deviation of any query.
             delta: for Gaussian noise, the probability that epsilon is exceeded.
             accounting: for Gaussian noise, "analytic" or "zcdp"; see `plan`.
+            per_person: the most records of one person, to whom epsilon is then promised; see `plan`.
             groups: for stddev={group: target}, the name of every query's group.
 
         Guarantees:
@@ -285,9 +289,20 @@ class Fit:
             problem = "the answers are public and have no error"
             raise fail("fit.epsilon_for", f"an error of {wanted:g}", problem, "Publish them.")
         if delta is None:
-            return loss_for(wanted, lambda epsilon: reached({"epsilon": epsilon}))
-        rho = loss_for(wanted, lambda rho: reached({"rho": rho, "accounting": accounting}))
-        return plan(self, rho=rho, accounting=accounting).epsilon_at(delta)
+            return loss_for(wanted, lambda epsilon: reached({"epsilon": epsilon, "per_person": per_person}))
+        how: JsonObject = {"accounting": accounting, "per_person": per_person}
+        rho = loss_for(wanted, lambda rho: reached({"rho": rho, **how}))
+        return plan(self, rho=rho, **how).epsilon_at(delta)
+
+    def _plan(
+        self,
+        epsilon: float | None,
+        delta: float | None,
+        rho: float | None,
+        accounting: Accounting,
+        per_person: int | None,
+    ) -> Plan:
+        return plan(self, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting, per_person=per_person)
 
     def _measure(
         self, *, rmse: float | None, stddev: Targets | None, largest: float | None, groups: Groups | None
@@ -318,10 +333,11 @@ class Fit:
         delta: float | None = None,
         rho: float | None = None,
         accounting: Accounting = "analytic",
+        per_person: int | None = None,
         queries: Sequence[int] | None = None,
     ) -> RealVector:
         """Return the standard deviation that a release gives every answer, or those of the chosen queries."""
-        settled = plan(self, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting)
+        settled = self._plan(epsilon, delta, rho, accounting, per_person)
         m = self.problem.workload.num_queries
         chosen = None if queries is None else whole_numbers("fit.per_query_stddev", "queries", queries)
         if chosen is not None and chosen.size and not (chosen.min() >= 0 and chosen.max() < m):

@@ -38,7 +38,8 @@ def fit_structured(product: ProductProblem, options: FitOptions) -> Fit:
     with limits.limited(options.until(0.0 if options.max_seconds is None else product_seconds(product))):
         found = _search(product, options)
     limits.keep()
-    blocks = tuple(from_factors(sketch.factors, sketch.precisions, sketch.terms) for sketch in found.sketches)
+    fine = options.noise == "gaussian"
+    blocks = tuple(from_factors(s.factors, s.precisions, s.terms, fine=fine) for s in found.sketches)
     strategy = ProductStrategy(blocks, found.family)
     why = f"{found.why}; about {readable_bytes(needed)} of memory"
     return certified(product.problem, strategy, found.proof, options, status=found.status, why=why)

@@ -23,7 +23,7 @@ from hdmm_bf.policy.graph import BOTTOM, Components, Policy, breadth_first
 from hdmm_bf.policy.interop import from_adjacency, from_networkx, to_networkx
 from hdmm_bf.policy.spanners import h_theta, spanning_tree, stretch
 from hdmm_bf.policy.spec import parse
-from hdmm_bf.policy.words import Example, discloses, examples, fades, hides
+from hdmm_bf.policy.words import Example, discloses, examples, fades, hides, people
 
 __all__ = [
     "BOTTOM",
@@ -45,6 +45,7 @@ __all__ = [
     "hides",
     "line",
     "parse",
+    "people",
     "per_attribute",
     "policies",
     "product",

@@ -37,6 +37,23 @@ def fades(policy: Policy) -> str:
     return "Two values k steps apart in the graph are protected k times less (k epsilon instead of epsilon)."
 
 
+def people(policy: Policy, per_person: int | None = None) -> str:
+    """Say what is promised to a person, who may have several records.
+
+    Args:
+        policy: what is hidden of one record.
+        per_person: the most records of one person that the noise is made for; None when it is made for one record.
+    """
+    if policy.num_edges == 0:
+        return "Nothing is promised to anybody."
+    if per_person is None:
+        return "This is promised of one record; to a person with k records k times less (k epsilon instead of epsilon)."
+    many = "the one record of a person" if per_person == 1 else f"all records of one person, at most {per_person},"
+    moved = "changes" if per_person == 1 else "change at once"
+    more = "one record" if per_person == 1 else f"{per_person} records"
+    return f"This holds when {many} {moved} in that way; to somebody with more than {more} less is promised."
+
+
 def discloses(policy: Policy) -> list[str]:
     """List in words what the policy makes public; empty when nothing is.
 

@@ -158,3 +158,8 @@ def up(number: Fraction) -> float:
     """Return the least float that is not below a fraction."""
     near = float(number)
     return near if Fraction(near) >= number else math.nextafter(near, math.inf)
+
+
+def down(number: Fraction) -> float:
+    """Return the largest float that is not above a fraction."""
+    return -up(-number)

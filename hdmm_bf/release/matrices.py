@@ -85,8 +85,8 @@ class MatrixRecovery(Recovery):
         A = self.matrix
         return np.asarray(pinv(A)) if A.size else np.zeros(A.shape[::-1])
 
-    def solve(self, y: RealVector) -> RealVector:
-        """Return A^+ y."""
+    def solve(self, y: AnyArray) -> AnyArray:
+        """Return A^+ y, of a vector or of every column of a matrix."""
         if self.factor is None:
             return np.asarray(self.pseudo_inverse @ y)
         Q, R = self.factor
@@ -174,6 +174,20 @@ class MatrixRecovery(Recovery):
         few = num_queries * max(1, self.matrix.shape[0]) <= _MOST_COEFFICIENTS
         return "exact Laplace sums" if few else "tail bound"
 
+    @property
+    def noise_size(self) -> int:
+        """How many numbers of noise a release draws: one a row."""
+        return self.strategy.num_rows
+
+    def error_draws(self, workload: Workload, settled: Plan, count: int) -> RealMatrix:
+        """Return errors of all answers in so many fresh draws of the noise, one column a draw."""
+        sampler, rows = settled.row_sampler, self.strategy.num_rows
+        if sampler is None:
+            return np.zeros((workload.num_queries, count))
+        noise = sampler.draw(rows * count).reshape(rows, count).astype(np.float64)
+        kept = self._carried(self.solve(np.ldexp(noise, -self.strategy.bits)))
+        return np.asarray(workload.matrix.mv(self.problem.grounding.expand(kept)), dtype=np.float64)
+
     def read(self, counts: object) -> Int64[np.ndarray, " n"]:
         """Return the histogram as int64, one entry per cell."""
         return checked_counts(self.problem, counts)
@@ -235,6 +249,10 @@ class MatrixRecovery(Recovery):
         """Return the covariance over the kept cells from that in the coordinates of the strategy."""
 
     @abstractmethod
+    def _carried(self, found: RealMatrix) -> RealMatrix:
+        """Return over the kept cells, column by column, what is found in the coordinates of the strategy."""
+
+    @abstractmethod
     def _covers_without_full_rank(self, workload: Workload) -> bool:
         """Whether a strategy without full column rank measures a workload."""
 
@@ -267,6 +285,9 @@ class CellRecovery(MatrixRecovery):
 
     def _cell_covariance(self, C: SquareMatrix) -> SquareMatrix:
         return C
+
+    def _carried(self, found: RealMatrix) -> RealMatrix:
+        return found
 
     def _covers_without_full_rank(self, workload: Workload) -> bool:
         left_out = np.eye(self.matrix.shape[1]) - self.pseudo_inverse @ self.matrix
@@ -312,6 +333,9 @@ class EdgeRecovery(MatrixRecovery):
     def _cell_covariance(self, C: SquareMatrix) -> SquareMatrix:
         P = self.problem.P
         return np.asarray(P.mv(np.ascontiguousarray(P.mv(C).T)), dtype=np.float64)
+
+    def _carried(self, found: RealMatrix) -> RealMatrix:
+        return np.asarray(self.problem.P.mv(found), dtype=np.float64)
 
     def _covers_without_full_rank(self, workload: Workload) -> bool:
         return workload is self.problem.workload  # every edge that the queries it was made for move along

@@ -175,10 +175,21 @@ class NormRecovery(Recovery):
         if rank >= draws:  # no draw is so far out: Chebyshev
             return np.sqrt(self.variances(workload, settled) / (1 - level)), "tail bound"
         fits("release.interval", f"{m} queries", m * draws * 8, advice="Ask for fewer queries.")
-        noise = self._sampler(settled).draw(draws)
-        sizes = np.abs(np.asarray(workload.matrix.mv(noise.T.astype(np.float64))))
+        sizes = np.abs(self.error_draws(workload, settled, draws))
         widths = np.partition(sizes, rank, axis=1)[:, rank]
         return np.asarray(widths, dtype=np.float64), self.interval_method(settled, m)
+
+    @property
+    def noise_size(self) -> int:
+        """How many numbers of noise a release draws: one a cell."""
+        return self.problem.policy.num_cells
+
+    def error_draws(self, workload: Workload, settled: Plan, count: int) -> RealMatrix:
+        """Return errors of all answers in so many fresh draws of the noise, one column a draw."""
+        if settled.sampler is None:
+            return np.zeros((workload.num_queries, count))
+        noise = self._sampler(settled).draw(count).T.astype(np.float64)
+        return np.asarray(workload.matrix.mv(noise), dtype=np.float64)
 
     def interval_method(self, settled: Plan, num_queries: int) -> str:
         """Say that intervals are simulated."""

@@ -22,6 +22,7 @@ from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release import analytic, tree_noise
 from hdmm_bf.release import noise as samplers
 from hdmm_bf.release.noise import Sampler
+from hdmm_bf.release.people import checked_per_person, for_people, moved_together
 from hdmm_bf.release.privacy import gaussian_sigma, noise_variance, weak_promises, zcdp_epsilon, zcdp_rho
 from hdmm_bf.release.tree_noise import TreeSampler
 from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, Strategy, TreeNorm
@@ -75,6 +76,8 @@ class Plan:
         variances: from the plan to the variance of every answer, or None where there are too many to list.
         unbiased_error: what the total squared error of no unbiased mechanism with the same promise is below; None where
             no such bound is known.
+        per_person: the most records of one person, all of which the promise lets change at once; None when it is about
+            one record.
     """
 
     noise: Noise
@@ -88,6 +91,16 @@ class Plan:
     predict: Callable[[Plan], float] | None = field(default=None, repr=False, compare=False)
     variances: Callable[[Plan], RealVector] | None = field(default=None, repr=False, compare=False)
     unbiased_error: float | None = None
+    per_person: int | None = None
+
+    @property
+    def moved(self) -> int:
+        """Exact sensitivity, squared for Gaussian noise, to all records of one person changing at once.
+
+        By the triangle inequality k moves along edges change the strategy's answers by at most k times what one does;
+        by no less when k records lie in one cell and all move along its worst edge.
+        """
+        return moved_together(self.noise, self.calibrated, self.per_person)
 
     @cached_property
     def expected_error(self) -> float:
@@ -147,7 +160,7 @@ class Plan:
     def _exact_mu(self) -> Fraction | None:
         if not isinstance(self.sampler, Sampler) or self.sampler.law != "rounded":
             return None
-        return analytic.mu_above(self.calibrated, self.sampler.scale)
+        return analytic.mu_above(self.moved, self.sampler.scale)
 
     @property
     def loss(self) -> dict[str, Any]:
@@ -157,13 +170,14 @@ class Plan:
     @property
     def promise(self) -> str:
         """The guarantee, in words."""
+        whom = for_people(self.per_person)
         if self.noise != "gaussian":
-            return f"epsilon = {self.epsilon:g}"
+            return f"epsilon = {self.epsilon:g}{whom}"
         by = f"rho = {self.rho:.6g} (zCDP)"
         if self.epsilon is None:
-            return by
+            return f"{by}{whom}"
         by = by if self.mu is None else f"mu = {self.mu:.6g} (GDP)"
-        return f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, by {by}"
+        return f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, by {by}{whom}"
 
     @property
     def warnings(self) -> list[str]:
@@ -194,9 +208,9 @@ class Plan:
         if self.sampler is None:
             return
         asked = self.rho if self.noise == "gaussian" else self.epsilon
-        lossy = asked is None or not privacy_loss(self.sampler, self.calibrated, problem) <= asked
+        lossy = asked is None or not privacy_loss(self.sampler, self.calibrated, problem, self.per_person) <= asked
         if not lossy and isinstance(self.sampler, Sampler) and self.epsilon is not None and self.delta is not None:
-            lossy = not samplers.keeps(self.sampler, self.calibrated, self.epsilon, self.delta)
+            lossy = not samplers.keeps(self.sampler, self.moved, self.epsilon, self.delta)
         if lossy or self.sampler.noise != self.noise:
             raise fail("release", "plan", "has less noise than its promise needs", "Make a new plan.")
 
@@ -224,6 +238,7 @@ class Plan:
             "rmse": self.rmse,
             "worst_stddev": self.worst_stddev,
             "any_unbiased_rmse": self.any_unbiased_rmse,
+            "per_person": self.per_person,
             "warnings": self.warnings,
         }
 
@@ -235,6 +250,7 @@ def plan(
     delta: float | None = None,
     rho: float | None = None,
     accounting: Accounting = "analytic",
+    per_person: int | None = None,
 ) -> Plan:
     """Settle the noise of a release and check it against the request, before any data are read.
 
@@ -245,8 +261,13 @@ def plan(
         rho: the zCDP parameter, instead of epsilon and delta.
         accounting: for Gaussian noise, "analytic": rounded normal noise with the exact delta of the Gaussian mechanism;
             "zcdp": discrete Gaussian noise by way of zCDP, which needs more noise for the same epsilon and delta.
+        per_person: the most records that one person has in the data. The promise is then made to people: it holds when
+            all of a person's records, at most so many, change at once, each along an edge of the policy. Without it the
+            promise is about one record.
 
     Guarantees:
+        With `per_person=k`, databases that differ by at most k moves along edges are told apart no better than was
+        asked for: noise is made for k times the sensitivity, which k records of one cell attain.
         The privacy map of the noise, at the exact integer sensitivity of the strategy under the policy, is at most what
         was asked for: OpenDP's for discrete noise; for rounded normal noise the enclosed delta of the Gaussian
         mechanism; for tree norms the loss that is derived from the ratios of the noise on every policy edge.
@@ -258,15 +279,16 @@ def plan(
     if epsilon is not None and delta is not None and epsilon > _LARGEST_CONVERTED:
         problem = f"is beyond {_LARGEST_CONVERTED:g}, where Gaussian noise is not calibrated"
         raise fail("release", f"epsilon={epsilon}", problem, "Use a smaller epsilon, or rho.")
-    floor = _unbiased_error(fit, epsilon=epsilon, delta=delta, rho=rho)
+    records = checked_per_person(per_person)
+    floor = _unbiased_error(fit, records, epsilon=epsilon, delta=delta, rho=rho)
     exact = certificate.sensitivity_exact
     sampler: Sampler | TreeSampler | None = None
     if certificate.noise == "gaussian":
-        rho, sampler = _gaussian(exact, epsilon, delta, rho, accounting)
+        rho, sampler = _gaussian(moved_together("gaussian", exact, records), epsilon, delta, rho, accounting)
     elif exact > 0:
-        sampler = noise_for(fit.strategy, fit.problem, exact, epsilon)
+        sampler = noise_for(fit.strategy, fit.problem, exact, epsilon, records)
     m = fit.problem.workload.num_queries
-    settled = Plan(certificate.noise, epsilon, delta, rho, sampler, exact, certificate.bits, m)
+    settled = Plan(certificate.noise, epsilon, delta, rho, sampler, exact, certificate.bits, m, per_person=records)
     settled = replace(settled, predict=lambda own: _expected_error(fit, own), unbiased_error=floor)
     if m <= MOST_LISTED:
         settled = replace(settled, variances=lambda own: fit.recovery.variances(fit.problem.workload, own))
@@ -275,13 +297,16 @@ def plan(
     return settled
 
 
-def _unbiased_error(fit: Fitted, **promise: float | None) -> float | None:
-    """From the bound on matrix mechanisms, which is of the queries as written unless they have weights."""
+def _unbiased_error(fit: Fitted, records: int | None, **promise: float | None) -> float | None:
+    """From the bound on matrix mechanisms, which is of the queries as written unless they have weights.
+
+    Neighbours k moves apart along one edge shift the answers k times as far, at the same divergence.
+    """
     if fit.problem.workload.is_weighted:
         return None
     certificate = fit.certificate
     bound = certificate.lower_bound if certificate.matrix_bound is None else certificate.matrix_bound
-    return unbiased_error(bound, **promise)
+    return unbiased_error(bound * (records or 1) ** 2, **promise)
 
 
 def _expected_error(fit: Fitted, settled: Plan) -> float:
@@ -293,35 +318,43 @@ def _expected_error(fit: Fitted, settled: Plan) -> float:
 
 
 @singledispatch
-def noise_for(strategy: object, problem: Problem, exact: int, loss: float | None) -> Sampler | TreeSampler:
+def noise_for(
+    strategy: object, problem: Problem, exact: int, loss: float | None, records: int | None = None
+) -> Sampler | TreeSampler:
     """Return the noise of a strategy for a pure epsilon; one implementation per record."""
     raise TypeError(f"no noise for {type(strategy).__name__}")
 
 
 @noise_for.register
-def _(strategy: TreeNorm, problem: Problem, exact: int, loss: float | None) -> Sampler | TreeSampler:
+def _(
+    strategy: TreeNorm, problem: Problem, exact: int, loss: float | None, records: int | None = None
+) -> Sampler | TreeSampler:
     assert loss is not None
-    sampler = tree_noise.tree_sampler(strategy, problem.policy, loss)
-    if not sampler.loss <= loss:  # tables are made, and the loss derived from them, when something is drawn
-        raise fail("release", f"loss {sampler.loss}", f"is more than the {loss} asked for", "Report this as a bug.")
+    share = analytic.down(Fraction(loss) / (records or 1))
+    sampler = tree_noise.tree_sampler(strategy, problem.policy, share)
+    if not sampler.loss <= share:  # tables are made, and the loss derived from them, when something is drawn
+        raise fail("release", f"loss {sampler.loss}", f"is more than the {share} asked for", "Report this as a bug.")
     return sampler
 
 
 @noise_for.register(MatrixStrategy)
 @noise_for.register(ProductStrategy)
-def _(_: object, problem: Problem, exact: int, loss: float | None) -> Sampler | TreeSampler:
+def _(_: object, problem: Problem, exact: int, loss: float | None, records: int | None = None) -> Sampler | TreeSampler:
     assert loss is not None
-    sampler = samplers.laplace(exact, loss)
+    sampler = samplers.laplace(moved_together("laplace", exact, records), loss)
     if not sampler.loss <= loss:
         raise fail("release", f"loss {sampler.loss}", f"is more than the {loss} asked for", "Report this as a bug.")
     return sampler
 
 
-def privacy_loss(sampler: Sampler | TreeSampler, sensitivity: int, problem: Problem) -> float:
-    """Return what the privacy map of a noise states for a sensitivity, or for a policy."""
+def privacy_loss(
+    sampler: Sampler | TreeSampler, sensitivity: int, problem: Problem, records: int | None = None
+) -> float:
+    """Return what the privacy map of a noise states for that many moves along edges: one, unless told."""
     if isinstance(sampler, TreeSampler):
-        return tree_noise.privacy_loss(sampler, problem.policy.edges)
-    return samplers.privacy_loss(sampler, sensitivity)
+        once = tree_noise.privacy_loss(sampler, problem.policy.edges)
+        return once if math.isinf(once) else analytic.up(Fraction(once) * (records or 1))
+    return samplers.privacy_loss(sampler, moved_together(sampler.noise, sensitivity, records))
 
 
 def _gaussian(

@@ -1,26 +1,30 @@
 """Post-processing of a released histogram: what everybody knows about counts, imposed on the estimate.
 
 It sees only what was published, so it costs no privacy, and it is labelled: the standard deviations and intervals of a
-release are those of the unbiased answers, not of these. Public totals hold before and after every step.
+release are those of the unbiased answers, not of these, which have intervals of their own by simulation. Public totals
+hold before and after every step. All tables are sums of one histogram, so they agree with each other.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from hdmm_bf._checks import fail, nearest
+from hdmm_bf._checks import fail, fits, nearest
 from hdmm_bf._linalg import ROUNDING
 from hdmm_bf._types import IndexArray, RealVector, SquareMatrix
 from hdmm_bf.policy import Policy
 from hdmm_bf.problem.transform import Grounding, Problem
+from hdmm_bf.release.intervals import check_level
 from hdmm_bf.release.public import with_public_answers
-from hdmm_bf.workload import Workload
+from hdmm_bf.release.reconstruction import Weighing
+from hdmm_bf.workload import Workload, identity
 
 if TYPE_CHECKING:
     from hdmm_bf.release.release import Release
@@ -46,6 +50,23 @@ class Processed:
     estimate: RealVector
     answers: RealVector
     steps: tuple[str, ...]
+    release: Release | None = field(default=None, repr=False)
+
+    def interval(self, level: float, *, draws: int = 500) -> tuple[RealVector, RealVector]:
+        """Return the ends of intervals around the processed answers, from a simulation of noise and steps together.
+
+        The processed histogram stands for the true one: noise is drawn again and again, added to it, and processed in
+        the same steps; half the width is what the error of an answer stays within in a share `level` of the draws. The
+        bias of the steps is in it as far as it is the same at the true histogram, so coverage is near the level and not
+        certain; intervals of the unbiased answers are.
+
+        Args:
+            level: how often the true answer should be inside.
+            draws: of noise; each is processed like the release.
+        """
+        check_level(level)
+        assert self.release is not None, "made by postprocess"
+        return simulated(self.release, self, level, draws)
 
     @property
     def label(self) -> str:
@@ -65,7 +86,26 @@ def postprocess(out: Release, *steps: str) -> Processed:
     estimate = out.estimate
     for step in steps:
         estimate = _STEPS[step](estimate, out)
-    return Processed(estimate, processed_answers(out, out.problem.workload, estimate), steps)
+    return Processed(estimate, processed_answers(out, out.problem.workload, estimate), steps, out)
+
+
+def simulated(out: Release, made: Processed, level: float, draws: int) -> tuple[RealVector, RealVector]:
+    """Simulate noise and steps at a processed histogram, and return the ends of intervals around its answers."""
+    least = math.ceil(1 / (1 - level))
+    if draws < least:
+        raise fail("postprocess.interval", f"draws={draws}", "are too few for the level", f"Use at least {least}.")
+    cells = identity(out.problem.policy.domain)
+    fits("postprocess.interval", f"{draws} draws", cells.num_cells * draws * 8, advice="Use fewer draws.")
+    noise = out.recovery.error_draws(cells, out.plan, draws)
+    errors = np.empty((made.answers.size, draws))
+    for k in range(draws):
+        estimate = made.estimate + noise[:, k]
+        for step in made.steps:
+            estimate = _STEPS[step](estimate, out)
+        errors[:, k] = np.abs(processed_answers(out, out.problem.workload, estimate) - made.answers)
+    rank = min(math.ceil(level * draws), draws - 1)
+    width = np.partition(errors, rank, axis=1)[:, rank]
+    return made.answers - width, made.answers + width
 
 
 def processed_answers(out: Release, workload: Workload, estimate: RealVector) -> RealVector:
@@ -98,14 +138,18 @@ def _nonnegative(estimate: RealVector, out: Release) -> RealVector:
     grounding, totals = out.problem.grounding, out.totals
     if estimate.min(initial=0.0) >= 0:
         return estimate
+    precision = out.recovery.precision()
+    if isinstance(precision, Weighing):
+        return _descended(precision, estimate, grounding, totals)
     M = np.zeros((estimate.size, estimate.size))
-    M[np.ix_(grounding.kept, grounding.kept)] = out.recovery.precision()
+    M[np.ix_(grounding.kept, grounding.kept)] = precision
     M /= np.abs(M).max()
     if estimate.size <= _LARGEST_PIVOTING:
         found = _pivoted(M, estimate, grounding, totals)
         if found is not None:
             return _project(found, grounding, totals)
-    return _descended(M, estimate, grounding, totals)
+    written = Weighing(lambda x: np.asarray(M @ x), float(np.abs(M).sum(axis=1).max()))
+    return _descended(written, estimate, grounding, totals)
 
 
 def _pivoted(M: SquareMatrix, estimate: RealVector, grounding: Grounding, totals: RealVector) -> RealVector | None:
@@ -142,13 +186,12 @@ def _pivoted(M: SquareMatrix, estimate: RealVector, grounding: Grounding, totals
     return None
 
 
-def _descended(M: SquareMatrix, estimate: RealVector, grounding: Grounding, totals: RealVector) -> RealVector:
+def _descended(M: Weighing, estimate: RealVector, grounding: Grounding, totals: RealVector) -> RealVector:
     """Accelerated projected gradient with restarts; every iterate is feasible."""
-    slope = float(np.abs(M).sum(axis=1).max())
     x = old = _project(estimate, grounding, totals)
     momentum, pace = x, 1.0
     for _ in range(_MOST_STEPS):
-        old, x = x, _project(momentum - M @ (momentum - estimate) / slope, grounding, totals)
+        old, x = x, _project(momentum - M.apply(momentum - estimate) / M.largest, grounding, totals)
         if np.abs(x - old).max() <= _SMALL_STEP * (1 + np.abs(x).max()):
             break
         faster = (1 + np.sqrt(1 + 4 * pace**2)) / 2
@@ -190,7 +233,12 @@ def _isotonic(estimate: RealVector, out: Release) -> RealVector:
 
 
 def _integers(estimate: RealVector, out: Release) -> RealVector:
-    """Round to whole numbers; within a component of public total the largest remainders are rounded up."""
+    """Round to whole numbers; within a component of public total the largest remainders are rounded up.
+
+    On a domain by factors, where cells are many and tables are asked for, sums along the cells are rounded instead.
+    """
+    if out.recovery.by_factors:
+        return _rounded_sums(estimate, out)
     rounded = np.asarray(np.rint(estimate))
     for cells, total in zip(_members(out.problem.grounding), out.totals, strict=True):
         below = np.floor(estimate[cells])
@@ -198,6 +246,15 @@ def _integers(estimate: RealVector, out: Release) -> RealVector:
         up = np.argsort(below - estimate[cells], kind="stable")[:missing]
         below[up] += 1
         rounded[cells] = below
+    return rounded
+
+
+def _rounded_sums(estimate: RealVector, out: Release) -> RealVector:
+    """Whole numbers whose sums over the first cells of each component are those of the estimate, rounded."""
+    rounded = np.zeros_like(estimate)
+    hidden = np.flatnonzero(out.problem.grounding.group < 0)
+    for cells in [hidden, *_members(out.problem.grounding)]:
+        rounded[cells] = np.diff(np.rint(np.cumsum(estimate[cells])), prepend=0.0)
     return rounded
 
 

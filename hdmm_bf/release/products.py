@@ -9,33 +9,37 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
-from jaxtyping import Bool, Int, Int64
+from jaxtyping import Bool, Int
 
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._linalg import NOTHING, ROUNDING
-from hdmm_bf._types import AnyArray, EdgeArray, IndexArray, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf._types import AnyArray, IndexArray, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.data.checked import as_tables
 from hdmm_bf.data.tables import Tables
-from hdmm_bf.matrix import Dense, Identity, Incidence, Matrix, Ones, Sparse, apply_factors
+from hdmm_bf.matrix import apply_factors
 from hdmm_bf.problem.product import ProductProblem, Term, product_terms, product_view
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release import intervals
 from hdmm_bf.release.coverage import check_covered
 from hdmm_bf.release.noise import LARGEST
 from hdmm_bf.release.plan import Plan
-from hdmm_bf.release.public import PROBE, PROBES, SEED
-from hdmm_bf.release.reconstruction import Progress, Recovery, recovery
+from hdmm_bf.release.postprocess import check_steps
+from hdmm_bf.release.public import PROBES, flows_of, is_whole, public_rows
+from hdmm_bf.release.reconstruction import Progress, Recovery, Weighing, recovery
 from hdmm_bf.release.row_noise import draw_rows, row_scales, row_variances
 from hdmm_bf.strategies.records import AnyTensor, Block, ProductStrategy
-from hdmm_bf.workload import AllRange, Boxes, Prefix, Workload, identity
+from hdmm_bf.workload import Boxes, Workload, identity
 
 _EXACT_FLOAT = 2**53
 _BOX_BLOCK = 512
 _UNSEEN = 1e-10
+_MOST_PROCESSED = 2**20
+"""Cells up to which a release by factors is post-processed: its histogram is written out, nothing larger is."""
+
 _TAIL = 64
 """Scales that no sample exceeds in practice."""
 
@@ -52,6 +56,7 @@ class ProductRecovery(Recovery):
 
     problem: Problem
     strategy: ProductStrategy
+    by_factors: ClassVar[bool] = True
 
     @property
     def product(self) -> ProductProblem:
@@ -127,12 +132,12 @@ class ProductRecovery(Recovery):
         terms = product_terms(workload.matrix, self.product.sizes)
         if terms is None:
             return isinstance(workload.matrix, Boxes)
-        return all(t.weight == np.rint(t.weight) and all(map(_is_whole, t.factors)) for t in terms)
+        return all(t.weight == np.rint(t.weight) and all(map(is_whole, t.factors)) for t in terms)
 
     def public_queries(self, workload: Workload) -> Bool[np.ndarray, " m"]:
         """Say which queries no edge of any attribute sees; others than products and boxes are taken for seen."""
         matrix, sizes = workload.matrix, self.product.sizes
-        flows = [_flows(edges, size) for edges, size in zip(self.product.edges, sizes, strict=True)]
+        flows = [flows_of(edges, size) for edges, size in zip(self.product.edges, sizes, strict=True)]
         if isinstance(matrix, Boxes):
             sums = [np.concatenate([np.zeros((1, PROBES), dtype=np.int64), np.cumsum(flow, axis=0)]) for flow in flows]
             seen = [np.any(s[matrix.high[:, i] + 1] != s[matrix.low[:, i]], axis=1) for i, s in enumerate(sums)]
@@ -140,7 +145,7 @@ class ProductRecovery(Recovery):
         terms = product_terms(matrix, sizes)
         if terms is None:
             return np.zeros(workload.num_queries, dtype=bool)
-        return np.concatenate([_public_rows(term, flows) for term in terms])
+        return np.concatenate([public_rows(term, flows) for term in terms])
 
     def variances(self, workload: Workload, settled: Plan, chosen: IndexArray | None = None) -> RealVector:
         """Return the variance of every answer, or of chosen ones, with the noise of a plan."""
@@ -225,9 +230,40 @@ class ProductRecovery(Recovery):
         """Say how intervals are made."""
         return "normal" if settled.noise == "gaussian" else "tail bound"
 
-    def precision(self) -> SquareMatrix:
-        """Refuse: nothing of the domain's size squared is made."""
-        raise fail("postprocess", repr(self.strategy), "is not written out", "Leave post-processing out.")
+    @property
+    def noise_size(self) -> int:
+        """How many numbers of noise a release draws: one a row of every block."""
+        return sum(math.prod(block.shape) for block in self.strategy.blocks)
+
+    def error_draws(self, workload: Workload, settled: Plan, count: int) -> RealMatrix:
+        """Return errors of all answers in so many fresh draws of the noise, one column a draw."""
+        drawn = [self._row_errors(block, settled, count) for block in self.strategy.blocks]
+        return np.stack([self.answers(workload, [part[k] for part in drawn]) for k in range(count)], axis=1)
+
+    @staticmethod
+    def _row_errors(block: Block, settled: Plan, count: int) -> AnyTensor:
+        scales = np.broadcast_to(row_scales(block, settled), (count, *block.shape))
+        return np.ldexp(draw_rows(settled.row_sampler, scales, None).astype(np.float64), -sum(block.bits))
+
+    def totals(self, measured: Sequence[AnyTensor]) -> RealVector:
+        """Return the totals of public components, whole numbers but for the rounding of the inverses."""
+        return np.asarray(np.rint(self.problem.grounding.totals(self.estimate(measured))), dtype=np.float64)
+
+    def precision(self) -> Weighing:
+        """Return sum_b R^T diag(M) R by its factors; rows without noise hold through the totals."""
+        blocks = [
+            ([block.factor(i) for i in range(len(block.bits))], _finite(block.full_precisions))
+            for block in self.strategy.blocks
+        ]
+
+        def apply(x: RealVector) -> RealVector:
+            cells, total = x.reshape(self.product.sizes), np.zeros(self.product.sizes)
+            for factors, M in blocks:
+                total += apply_factors([f.T for f in factors], M * apply_factors(factors, cells))
+            return total.ravel()
+
+        sizes = [math.prod(float(np.linalg.norm(f, 2)) ** 2 for f in fs) * float(M.max()) for fs, M in blocks]
+        return Weighing(apply, sum(sizes))
 
     def reconstruction(self) -> RealMatrix:
         """Refuse: a strategy by factors reconstructs by its factors."""
@@ -252,9 +288,20 @@ class ProductRecovery(Recovery):
         return tuple(np.where(block.full_precisions > 0, y, 0.0) for block, y in scaled)
 
     def check_steps(self, steps: Sequence[str]) -> None:
-        """Refuse: post-processing needs the written-out precision of a dense strategy."""
-        if steps:
-            raise fail("postprocess", ", ".join(steps), "is for domains that fit a dense strategy", "Leave it out.")
+        """Refuse steps that do not exist or apply, domains too large to write out, and public totals not measured."""
+        if not steps:
+            return
+        check_steps(self.problem, steps)
+        self._check_complementary("post-processing")
+        n = self.problem.policy.num_cells
+        if n > _MOST_PROCESSED:
+            problem = f"is for domains of up to {_MOST_PROCESSED} cells, not {n}"
+            raise fail("postprocess", ", ".join(steps), problem, "Leave it out.")
+        made_up = np.random.default_rng(0).integers(0, 10, size=n)
+        found = self.totals(self._without_noise(as_tables(self.problem, made_up)))
+        if not np.array_equal(found, self.problem.grounding.totals(made_up)):
+            advice = "Leave it out, or fit a workload that holds them."
+            raise fail("postprocess", ", ".join(steps), "needs public totals that are not measured", advice)
 
     def check_estimate(self) -> None:
         """Refuse an estimate of a strategy that measures tables by themselves, or of too many cells."""
@@ -266,6 +313,10 @@ class ProductRecovery(Recovery):
 @recovery.register
 def _(strategy: ProductStrategy, problem: Problem) -> ProductRecovery:
     return ProductRecovery(problem, strategy)
+
+
+def _finite(precisions: AnyTensor) -> AnyTensor:
+    return np.where(np.isinf(precisions), 0.0, precisions)
 
 
 def _counting(callback: Progress, before: int) -> Progress:
@@ -307,31 +358,6 @@ def _maps(term: Term, block: Block) -> list[RealMatrix] | None:
             return None
         maps.append(mapped)
     return maps
-
-
-def _flows(edges: EdgeArray, size: int) -> Int64[np.ndarray, "_ _"]:
-    """Random whole numbers of records moved along every edge of an attribute: what they do to its values."""
-    moves = np.random.default_rng(SEED).integers(1, PROBE, size=(len(edges), PROBES))
-    return np.asarray(Incidence(edges[:, 0], edges[:, 1], size).mv(moves))
-
-
-def _public_rows(term: Term, flows: Sequence[Int64[np.ndarray, "_ _"]]) -> Bool[np.ndarray, " m"]:
-    """Rows of a product that are the same along every edge: those of each factor are."""
-    public = np.ones(1, dtype=bool)
-    for factor, flow in zip(term.factors, flows, strict=True):
-        unseen = ~np.any(np.asarray(factor.mv(flow)), axis=1)
-        public = np.logical_and.outer(public, unseen).ravel()
-    return public
-
-
-def _is_whole(factor: Matrix) -> bool:
-    """Whether a factor counts whole records: the named ones do, others say it by their entries."""
-    if isinstance(factor, Dense):
-        return bool(np.all(factor.array == np.rint(factor.array)))
-    if isinstance(factor, Sparse):
-        data = factor.sparse().data
-        return bool(np.all(data == np.rint(data)))
-    return isinstance(factor, Identity | Ones | Prefix | AllRange | Boxes)
 
 
 def _carried(V: SquareMatrix, G: RealMatrix) -> RealVector:

@@ -33,6 +33,7 @@ def release(
     delta: float | None = None,
     rho: float | None = None,
     accounting: Accounting = "analytic",
+    per_person: int | None = None,
     account: Account | None = None,
     callback: Callable[[int], None] | None = None,
 ) -> Release:
@@ -46,14 +47,17 @@ def release(
         delta: the probability that it is exceeded.
         rho: the zCDP parameter, instead of epsilon and delta.
         accounting: for Gaussian noise, "analytic" or "zcdp"; see `plan`.
+        per_person: the most records of one person in the data, to whom the promise is then made; see `plan`. Nothing is
+            cut here: `histogram(..., person=...)` does that.
         account: the data's account in a ledger; the loss is counted as spent before noise is drawn.
         callback: told how many numbers of noise were drawn.
 
     Guarantees:
         For databases that are neighbours under the policy, the distributions of everything in the result differ by at
-        most what was asked for. The distributions are those of exact integer noise, not of floating-point noise.
+        most what was asked for; with `per_person=k`, for databases that differ by at most k moves along its edges. The
+        distributions are those of exact integer noise, not of floating-point noise.
     """
-    settled = plan(fit, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting)
+    settled = plan(fit, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting, per_person=per_person)
     for sentence in settled.warnings:
         warnings.warn(sentence, UserWarning, stacklevel=2)
     return publish(settled, fit, counts, account=account, callback=callback)
@@ -70,8 +74,9 @@ def publish(
     """Run a plan on data.
 
     Guarantees:
-        For databases that are neighbours under the policy, the distributions of everything in the result differ by at
-        most what the plan promises. The distributions are those of exact integer noise, not of floating-point noise.
+        For databases that are neighbours under the policy, or as many moves apart as the plan lets one person's records
+        make, the distributions of everything in the result differ by at most what the plan promises. The distributions
+        are those of exact integer noise, not of floating-point noise.
         The sensitivity is derived once more, from the integers that are used here; a plan that was made for another one
         is refused.
     """

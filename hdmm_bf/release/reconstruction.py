@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import singledispatch
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -26,11 +26,20 @@ Progress = Callable[[int], None] | None
 """Told how many numbers of noise were drawn."""
 
 
+class Weighing(NamedTuple):
+    """A precision of all cells that is not written out: how it acts on a vector, and a bound of its largest factor."""
+
+    apply: Callable[[RealVector], RealVector]
+    largest: float
+
+
 class Recovery(ABC):
     """What a release does with one strategy."""
 
     problem: Problem
     strategy: Strategy
+    by_factors: ClassVar[bool] = False
+    """Whether nothing of the domain's size squared is made."""
 
     @abstractmethod
     def read(self, counts: object) -> Any:
@@ -78,9 +87,22 @@ class Recovery(ABC):
         method = "normal" if settled.noise == "gaussian" else "tail bound"
         return np.asarray(intervals.half_width(settled.noise, level) * stddev), method
 
+    @property
     @abstractmethod
-    def precision(self) -> SquareMatrix:
-        """Return the precision of the kept cells, for noise of variance 1 on every row."""
+    def noise_size(self) -> int:
+        """How many numbers of noise a release draws."""
+
+    @abstractmethod
+    def error_draws(self, workload: Workload, settled: Plan, count: int) -> RealMatrix:
+        """Return errors of all answers in so many fresh draws of the noise, one column a draw; no data are needed."""
+
+    def totals(self, measured: Any) -> RealVector:
+        """Return the exact totals of the policy's public components."""
+        return np.asarray(measured.totals)
+
+    @abstractmethod
+    def precision(self) -> SquareMatrix | Weighing:
+        """Return the precision of the cells, for noise of variance 1 on every row: of the kept ones, or by factors."""
 
     @abstractmethod
     def reconstruction(self) -> RealMatrix:

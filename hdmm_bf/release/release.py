@@ -20,6 +20,7 @@ from hdmm_bf.release import intervals
 from hdmm_bf.release.plan import Plan
 from hdmm_bf.release.postprocess import Processed, postprocess
 from hdmm_bf.release.reconstruction import Recovery
+from hdmm_bf.release.simultaneous import simultaneous_widths
 from hdmm_bf.release.tables import LEVEL, long_columns, wide_columns
 from hdmm_bf.workload import Workload
 from hdmm_bf.workload import language as tables
@@ -62,6 +63,7 @@ class Release:
         rows = [
             ("privacy", self.plan.promise),
             ("hidden", policies.hides(self.problem.policy)),
+            ("people", policies.people(self.problem.policy, self.plan.per_person)),
             ("public", "; ".join(self.discloses) or "nothing"),
             ("queries", str(self.problem.workload.num_queries)),
             ("rmse of an answer", f"{self.plan.rmse:.4g}"),
@@ -99,13 +101,20 @@ class Release:
 
     @property
     def totals(self) -> RealVector:
-        """Exact totals of the policy's public components, where cells are estimated one by one."""
-        return np.asarray(self.measured.totals)
+        """Exact totals of the policy's public components."""
+        return self.recovery.totals(self.measured)
 
-    def interval(self, level: float, queries: Sequence[int] | None = None) -> Interval:
-        """Return the ends of intervals that cover the true answers, each with probability `level`.
+    def interval(self, level: float, queries: Sequence[int] | None = None, *, simultaneous: bool = False) -> Interval:
+        """Return the ends of intervals that cover the true answers, each with probability `level`, or all at once.
+
+        Args:
+            level: the probability.
+            queries: numbers of queries; all by default.
+            simultaneous: make intervals of which, with probability `level`, not one misses its true answer.
 
         Guarantees:
+            Simultaneous intervals come from many draws of the noise, all of a width in standard deviations that holds
+            in a share of draws above the level by three standard errors, or from the union bound. Of the others:
             Gaussian noise: normal quantiles. Laplace noise: quantiles of the sum of Laplace variables in each answer,
             or wider ends from a tail bound when there are too many to compute; tree norms: quantiles of many draws
             of the noise, rounded up by three standard errors, and Chebyshev's inequality for levels that are too high
@@ -113,7 +122,10 @@ class Release:
         """
         intervals.check_level(level)
         chosen = self.chosen(queries)
-        width = self.recovery.half_widths(self.plan, level, chosen)
+        if simultaneous:
+            width = simultaneous_widths(self.recovery, self.problem.workload, self.plan, level, chosen)
+        else:
+            width = self.recovery.half_widths(self.plan, level, chosen)
         return Interval(self.answers[chosen] - width, self.answers[chosen] + width)
 
     def interval_method(self, num_queries: int | None = None) -> str:
@@ -127,19 +139,27 @@ class Release:
         variances = self.recovery.variances(workload, self.plan)
         return self.recovery.answers(workload, self.measured), np.sqrt(variances)
 
-    def to_frame(self, library: str | None = None, *, level: float = LEVEL, queries: Workload | None = None) -> Any:
+    def to_frame(
+        self,
+        library: str | None = None,
+        *,
+        level: float = LEVEL,
+        queries: Workload | None = None,
+        simultaneous: bool = False,
+    ) -> Any:
         """Return the answers as a frame, one row a query: what it asks, then estimate, stddev, low and high.
 
         Args:
             library: "pandas", "polars" or "pyarrow"; by default the one that is loaded.
             level: the probability with which low and high hold the true answer between them.
             queries: another workload on the same domain, at no further cost.
+            simultaneous: let low and high hold all true answers at once with that probability.
 
         An attribute has a column of its name, or `age_lo` and `age_hi` where intervals of it are asked for; `table` is
         the name of the table. Attributes that a query sums over are missing. Queries that only have names have one
         column, `query`.
         """
-        return frame(long_columns(self, level, queries), library)
+        return frame(long_columns(self, level, queries, simultaneous), library)
 
     def table(
         self,
@@ -184,6 +204,7 @@ class Release:
             "workload": workload.title,
             "policy": policy.title,
             "hides": policies.hides(policy),
+            "people": policies.people(policy, self.plan.per_person),
             "discloses": self.discloses,
             "num_cells": workload.num_cells,
             "num_queries": workload.num_queries,

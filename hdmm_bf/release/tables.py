@@ -8,6 +8,8 @@ import numpy as np
 
 from hdmm_bf._checks import fail, nearest
 from hdmm_bf.release import intervals
+from hdmm_bf.release.simultaneous import method as how
+from hdmm_bf.release.simultaneous import simultaneous_widths
 from hdmm_bf.workload import Workload
 from hdmm_bf.workload.columns import NUMBERS, TABLE
 
@@ -18,10 +20,17 @@ LEVEL = 0.95
 """Coverage of intervals where none is said."""
 
 
-def numbers(out: Release, level: float, queries: Workload | None = None) -> tuple[dict[str, Any], str]:
+def numbers(
+    out: Release, level: float, queries: Workload | None = None, simultaneous: bool = False
+) -> tuple[dict[str, Any], str]:
     """Return estimate, stddev, low and high of every query, and how the intervals were made."""
     intervals.check_level(level)
-    if queries is None:
+    if simultaneous:
+        asked = out.problem.workload if queries is None else queries
+        answers, stddev = (out.answers, out.stddev) if queries is None else out.answer(queries)
+        width = simultaneous_widths(out.recovery, asked, out.plan, level)
+        found, method = (answers, stddev, answers - width, answers + width), how(out.recovery, asked.num_queries, level)
+    elif queries is None:
         low, high = out.interval(level)
         found, method = (out.answers, out.stddev, low, high), out.interval_method()
     else:
@@ -31,10 +40,12 @@ def numbers(out: Release, level: float, queries: Workload | None = None) -> tupl
     return dict(zip(NUMBERS, found, strict=False)), method
 
 
-def long_columns(out: Release, level: float, queries: Workload | None = None) -> dict[str, Any]:
+def long_columns(
+    out: Release, level: float, queries: Workload | None = None, simultaneous: bool = False
+) -> dict[str, Any]:
     """Return what every query asks, and its numbers."""
     asked = out.problem.workload if queries is None else queries
-    return {**asked.columns(), **{k: v.tolist() for k, v in numbers(out, level, queries)[0].items()}}
+    return {**asked.columns(), **{k: v.tolist() for k, v in numbers(out, level, queries, simultaneous)[0].items()}}
 
 
 def wide_columns(

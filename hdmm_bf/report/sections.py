@@ -113,8 +113,9 @@ def public(fit: Fit) -> Section:
     nothing = paragraph("Nothing becomes known exactly, not even the number of records.")
     body = paragraph("Whoever signs off this policy accepts that these become known exactly:") + bullets(disclosed)
     notes = bullets(graph.notes) if graph.notes else ""
+    people = paragraph(f"{policies.people(graph)} A release for people says how many records each has at most.")
     return Section(
-        "public", "What is public", (body if disclosed else nothing) + paragraph(policies.fades(graph)) + notes
+        "public", "What is public", (body if disclosed else nothing) + paragraph(policies.fades(graph)) + people + notes
     )
 
 

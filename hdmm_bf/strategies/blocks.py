@@ -8,6 +8,7 @@ sum_b (G_1 (x) ... (x) G_d) y_b with one inverse G_i a factor; the blocks comple
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,20 +21,42 @@ _BITS = 16
 _ALL_BITS = 36
 """Binary places of a factor, and of all factors of a block together: sums of counts must fit in 64 bits."""
 
+_FINE_BITS = 10
+"""Binary places of whole factors that are measured with normal noise: rounding it to whole records would add 1/12."""
+
+_LARGEST_FINE = 2.0**20
+"""Size of a row's largest entry from which on it has no need of more places."""
+
 _LEVELS = 256
 _MOST_LEVELS = 4096
 """Precisions in more than 4096 different sizes are rounded to 256 steps an octave: one sampler serves each."""
 
 
-def from_factors(factors: Sequence[RealMatrix], precisions: AnyTensor, terms: tuple[int, ...] | None = None) -> Block:
+def from_factors(
+    factors: Sequence[RealMatrix],
+    precisions: AnyTensor,
+    terms: tuple[int, ...] | None = None,
+    *,
+    fine: bool = False,
+) -> Block:
     """Put a block on a grid: whole factors stay as they are, others get binary places.
+
+    Args:
+        factors: one an attribute.
+        precisions: one a row.
+        terms: of the workload that the block answers alone.
+        fine: give a block of whole factors binary places too, for noise that is rounded to its grid: normal noise.
 
     Guarantees:
         Rows that are constant stay constant, so what no edge sees stays unseen. The inverses are those of the integers.
+        A fine block has at least 10 binary places in all: rounding adds less than 1e-7 squared records to a row. Rows
+        whose entries reach 2^20 are left as they are.
     """
     whole = [bool(np.array_equal(factor, np.rint(factor))) for factor in factors]
     places = min(_BITS, _ALL_BITS // max(1, len(factors) - sum(whole)))
     bits = tuple(0 if exact else places for exact in whole)
+    if fine and all(whole) and math.prod(float(np.abs(f).max(initial=1.0)) for f in factors) < _LARGEST_FINE:
+        bits = (_FINE_BITS, *bits[1:])
     scaled, sizes = zip(*(_normalised(f, exact) for f, exact in zip(factors, whole, strict=True)), strict=True)
     integers = tuple(np.rint(np.ldexp(f, b)).astype(np.int64) for f, b in zip(scaled, bits, strict=True))
     return from_integers(integers, bits, _rounded(_rescaled(precisions, sizes)), terms)

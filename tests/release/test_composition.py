@@ -275,3 +275,17 @@ def test_the_command_says_what_a_bundle_could_still_spend(tmp_path, gaussian):
         bf.release(gaussian, X, epsilon=rest["epsilon"] * 1.001, delta=1e-6, account=ledger.account("people"))
     bf.release(gaussian, X, epsilon=rest["epsilon"] * 0.999, delta=1e-6, account=ledger.account("people"))
     assert "next   rho" in call("ledger", "spent.db", "--bundle", "g.bf", cwd=tmp_path).stdout
+
+
+def test_what_is_left_of_a_pure_epsilon_is_what_a_release_under_the_policy_can_spend(path):
+    """An edge of threshold:4:2 is up to two steps of the line; a thousandth more than what is left is refused."""
+    wide = bf.certify("identity:4", "threshold:4:2", np.eye(4), noise="laplace")
+    narrow = bf.certify("identity:4", "line:4", np.eye(4), noise="laplace")
+    ledger = Ledger(path, epsilon=1.0, new=True)
+    bf.release(wide, X, epsilon=0.4, account=ledger.account("people"))
+    assert ledger.left_epsilon("people", wide.problem.policy) == pytest.approx(0.6)
+    left = ledger.left_epsilon("people", narrow.problem.policy)
+    assert left == pytest.approx(0.3)
+    with pytest.raises(InputError):
+        bf.release(narrow, X, epsilon=left * 1.001, account=ledger.account("people"))
+    bf.release(narrow, X, epsilon=left, account=ledger.account("people"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int64
@@ -16,6 +17,7 @@ from hdmm_bf._checks import fail
 from hdmm_bf._types import Number
 from hdmm_bf.data.histogram.codes import cell, coded, joined, limbs, weight
 from hdmm_bf.data.histogram.hints import hints
+from hdmm_bf.data.histogram.people import check_named, check_request, kept
 from hdmm_bf.data.histogram.request import WHERE, Outside, Reading, placed, readings
 from hdmm_bf.data.histogram.tables import Frame, Table, opened, refused
 from hdmm_bf.data.tables import Records
@@ -44,6 +46,9 @@ def histogram(
     outside: Outside = "error",
     other: Mapping[str, str | int] | None = None,
     table: str | None = None,
+    person: str | None = None,
+    per_person: int | None = None,
+    seed: int | None = None,
 ) -> Int64[np.ndarray, " n"]:
     """Count the records of a table into the cells of a domain, in row-major order, ready for `release`.
 
@@ -67,52 +72,107 @@ def histogram(
         other: by attribute, the value (a label, or a number) under which all values are counted that the domain does
             not have, missing ones included.
         table: the name of the table in a .duckdb file that holds several.
+        person: the column that names the person of each record, with
+        per_person: how many records of one person are counted; hand the same number to `release`. Of somebody with more
+            a random choice is kept (`docs/howto/people.md`).
+        seed: a whole number that makes the choice repeatable; the order of each person's records must then not depend
+            on their values. Without it a fresh choice is drawn, which nobody knows.
 
     Returns:
         One int64 count a cell.
 
     Guarantees:
         All engines give the same counts, exact up to 2^63 - 1, and a sum beyond that is refused.
-        Records stay on their engine. No message holds a value of a record; a refusal says how many records are outside
-        the domain, for whoever holds them to find them, and no other number of records.
+        Records stay on their engine, but with `person` whom they are of and their cells come to Python. No message
+        holds a value of a record; a refusal says how many records are outside the domain, for whoever holds them to
+        find them, and no other number of records.
+        With `person`, at most `per_person` records of anybody are counted, and which are does not depend on values.
     """
+    check_request(person, per_person, seed, weights)
     shape = as_domain(domain)
     made = readings(shape, columns or {}, bins or {}, outside, other or {})
     if weights is not None and not isinstance(weights, str):
         raise fail(WHERE, f"weights of type {type(weights).__name__}", "must name a column", "Use weights='count'.")
     with opened(source, table) as held:
-        found = placed(made, held.names, weights, from_text=held.from_text)
+        others = [name for name in (weights, person) if name is not None]
+        found = placed(made, held.names, others, from_text=held.from_text)
         file = Path(source) if isinstance(source, str | Path) else None
+        if person is not None and per_person is not None:
+            (cells,), people = _listed(held, found, person, outside, file, by_cell=True)
+            parts = [np.ones_like(cells)]
+            _check_outside(cells, parts, found, None, outside, held)
+            inside = np.flatnonzero(cells >= 0)
+            cells = cells[inside[kept([people[i] for i in inside.tolist()], per_person, seed)]]
+            return np.bincount(cells, minlength=shape.num_cells).astype(np.int64)
         cells, parts = _grouped(held, found, weights, outside, file)
         _check_outside(cells, parts, found, weights, outside, held)
     return _dense(cells, parts, shape.num_cells)
 
 
 def records(
-    source: object, domain: DomainLike, *, other: Mapping[str, str | int] | None = None, table: str | None = None
+    source: object,
+    domain: DomainLike,
+    *,
+    other: Mapping[str, str | int] | None = None,
+    table: str | None = None,
+    person: str | None = None,
+    per_person: int | None = None,
+    seed: int | None = None,
 ) -> Records:
     """Return the records of a table by the numbers of their values, for domains too large for a histogram.
 
     Equal records are counted on the engine that holds them, so that what comes to Python is at most one row for each
     combination of values that occurs. Arguments as for `histogram`.
     """
-    import narwhals as nw
-
+    check_request(person, per_person, seed)
     shape = as_domain(domain)
     made = readings(shape, {}, {}, "error", other or {}, dense=False)
     names = [f"r{i}" for i in range(len(made))]
     with opened(source, table) as held:
-        found = placed(made, held.names, None, from_text=held.from_text)
-        try:
-            frame = coded(held.select(found, None), found, "error")
-            groups = _collected(frame.group_by(*names).agg(n=nw.len()))
-            columns = [np.asarray(groups[name].to_numpy()).astype(np.int64) for name in (*names, "n")]
-        except Exception as error:  # noqa: BLE001  # as in _grouped
-            raise refused(error, Path(source) if isinstance(source, str | Path) else None) from None
-        values, amounts = np.stack(columns[:-1], axis=1), columns[-1]
+        found = placed(made, held.names, [] if person is None else [person], from_text=held.from_text)
+        file = Path(source) if isinstance(source, str | Path) else None
+        if person is not None and per_person is not None:
+            codes, people = _listed(held, found, person, "error", file, by_cell=False)
+            values, amounts = np.stack(codes, axis=1), np.ones(len(people), dtype=np.int64)
+            counted = kept(people, per_person, seed).astype(np.int64)
+        else:
+            values, amounts = _combinations(held, found, names, file)
+            counted = amounts
         first = np.where((values < 0).any(axis=1), -1 - np.argmax(values < 0, axis=1), 0)
         _check_outside(first, [amounts], found, None, "error", held)
-    return Records(np.repeat(values, amounts, axis=0), shape)
+    return Records(np.repeat(values, counted, axis=0), shape)
+
+
+def _combinations(
+    held: Table, made: list[Reading], names: list[str], file: Path | None
+) -> tuple[Int64[np.ndarray, "g d"], Int64[np.ndarray, " g"]]:
+    """Return the combinations of values that occur, and how often, counted on the engine."""
+    import narwhals as nw
+
+    try:
+        groups = _collected(coded(held.select(made, {}), made, "error").group_by(*names).agg(n=nw.len()))
+        columns = [np.asarray(groups[name].to_numpy()).astype(np.int64) for name in (*names, "n")]
+    except Exception as error:  # noqa: BLE001  # as in _grouped
+        raise refused(error, file) from None
+    return np.stack(columns[:-1], axis=1), columns[-1]
+
+
+def _listed(
+    held: Table, made: list[Reading], person: str, outside: Outside, file: Path | None, *, by_cell: bool
+) -> tuple[list[Int64[np.ndarray, " records"]], list[Any]]:
+    """Return the cell of every record, or its codes one by one, and the person, in the order of the table."""
+    import narwhals as nw
+
+    try:
+        frame = coded(held.select(made, {"p": person}), made, outside)
+        codes = {"cell": cell(made, False)} if by_cell else {f"r{i}": nw.col(f"r{i}") for i in range(len(made))}
+        rows = _collected(frame.select(**codes, p=nw.col("p"), gone=nw.col("p").is_null()))
+        columns = [np.asarray(rows[name].to_numpy()).astype(np.int64) for name in codes]
+        people, gone = rows["p"].to_list(), np.asarray(rows["gone"].to_list(), dtype=bool)
+    except Exception as error:  # noqa: BLE001  # as in _grouped
+        raise refused(error, file) from None
+    check_named(gone, people, person)
+    return columns, people
 
 
 def _grouped(
@@ -120,7 +180,9 @@ def _grouped(
 ) -> tuple[Int64[np.ndarray, " g"], list[Int64[np.ndarray, " g"]]]:
     """Run the one group-by on the engine; its errors become sentences, for their words can hold records."""
     try:
-        groups = _collected(_counted(table.select(made, weights), made, weights is not None, outside))
+        groups = _collected(
+            _counted(table.select(made, {} if weights is None else {"w": weights}), made, weights is not None, outside)
+        )
         columns = [np.asarray(groups[name].to_numpy()).astype(np.int64) for name in groups.columns]
     except Exception as error:  # noqa: BLE001  # each engine has its own kinds, and users need a sentence
         raise refused(error, file) from None

@@ -37,7 +37,7 @@ def _any(table: Table, reading: Reading, test: Any) -> bool:
 
     as_text = replace(reading, labels=reading.labels or ("",), edges=None)
     try:
-        frame = table.select([as_text], None).select(t=nw.col("r0").cast(nw.String))
+        frame = table.select([as_text], {}).select(t=nw.col("r0").cast(nw.String))
         found = frame.filter(test(nw.col("t"))).select(nw.len())
         found = found.collect() if isinstance(found, nw.LazyFrame) else found
         return bool(found.item() > 0)

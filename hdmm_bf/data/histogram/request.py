@@ -118,13 +118,14 @@ def _texts(name: str, labels: Sequence[object] | None) -> tuple[str, ...] | None
     return texts
 
 
-def placed(made: list[Reading], names: Sequence[str], weights: str | None, *, from_text: bool) -> list[Reading]:
+def placed(made: list[Reading], names: Sequence[str], others: Sequence[str], *, from_text: bool) -> list[Reading]:
     """Return the readings with their columns found among a table's, or name the column that is missing or doubled.
 
-    A domain of one attribute that was given no name reads the only column of a table, whatever that is called.
+    `others` are columns with the weights, or with the person, of every record. A domain of one attribute that was given
+    no name reads the only column beside them, whatever that is called.
     """
-    wanted = [reading.column for reading in made] + ([] if weights is None else [weights])
-    only = _only_column(made, names, weights)
+    wanted = [*(reading.column for reading in made), *others]
+    only = _only_column(made, names, others)
     if only is not None:
         return [_read_from(only, made[0], from_text=from_text)]
     if from_text and not set(wanted) & set(names):  # the first line may be a record: it is not repeated in a message
@@ -136,11 +137,11 @@ def placed(made: list[Reading], names: Sequence[str], weights: str | None, *, fr
     return made
 
 
-def _only_column(made: list[Reading], names: Sequence[str], weights: str | None) -> str | None:
-    """Return the only column beside the weights, if the only attribute goes by its default name and no column does."""
-    others = [name for name in names if name != weights]
+def _only_column(made: list[Reading], names: Sequence[str], others: Sequence[str]) -> str | None:
+    """Return the only column beside others, if the only attribute goes by its default name and no column does."""
+    rest = [name for name in names if name not in others]
     plain = len(made) == 1 and made[0].column == "a0" and "a0" not in names
-    return others[0] if plain and len(others) == 1 and len(names) == len(others) + (weights is not None) else None
+    return rest[0] if plain and len(rest) == 1 and len(names) == len(rest) + len(others) else None
 
 
 def _read_from(column: str, reading: Reading, *, from_text: bool) -> Reading:

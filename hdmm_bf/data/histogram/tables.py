@@ -1,7 +1,7 @@
 """Opening what the caller hands in: any frame that narwhals understands, or a CSV or Parquet file through DuckDB.
 
 A `Table` knows its column names; its `select` gives a lazy or eager narwhals frame with the columns wanted,
-renamed to `r0, r1, ...` and `w`, so that no name of the caller's enters an expression further on. A CSV file is
+renamed to `r0, r1, ...`, `w` and `p`, so that no name of the caller's enters an expression further on. A CSV file is
 read as text, every field of it: DuckDB's guesses at types would turn the label 007 into the number 7.
 """
 
@@ -12,7 +12,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,10 +43,13 @@ _WHOLE = "'[+-]?[0-9]+([.]0*)?'"
 @final
 @dataclass(frozen=True)
 class Table:
-    """The names of a table's columns and the way to some of them; `from_text` where every field is text."""
+    """The names of a table's columns and the way to some of them; `from_text` where every field is text.
+
+    `select` takes readings, and columns of other use by their new name: `w` of weights, `p` of people.
+    """
 
     names: tuple[str, ...]
-    select: Callable[[list[Reading], str | None], Frame]
+    select: Callable[[list[Reading], Mapping[str, str]], Frame]
     from_text: bool = False
 
 
@@ -105,10 +108,8 @@ def _from_frame(source: object) -> Table:
     except Exception as error:  # noqa: BLE001  # any engine's own kind, and its words may hold records
         raise refused(error) from None
 
-    def select(made: list[Reading], weights: str | None) -> Frame:
-        wanted = {f"r{i}": reading.column for i, reading in enumerate(made)} | (
-            {} if weights is None else {"w": weights}
-        )
+    def select(made: list[Reading], others: Mapping[str, str]) -> Frame:
+        wanted = {f"r{i}": reading.column for i, reading in enumerate(made)} | dict(others)
         if frame.implementation.is_duckdb():  # names are quoted here: not every narwhals can
             parts = ", ".join(f"{_name(old)} AS {new}" for new, old in wanted.items())
             return nw.from_native(nw.to_native(frame).project(parts))
@@ -194,9 +195,12 @@ def _from_csv(connection: Any, file: Path, suffix: str) -> Table:
     kind = "gzip" if _is_packed(file) else "none"
     scan = f"read_csv({_path(file)}, {layout}, {dialect}, compression = '{kind}')"
 
-    def select(made: list[Reading], weights: str | None) -> Frame:
+    def select(made: list[Reading], others: Mapping[str, str]) -> Frame:
         parts = [_typed(f"c{names.index(r.column)}", r) + f" AS r{i}" for i, r in enumerate(made)]
-        parts += [] if weights is None else [f"{_whole(f'c{names.index(weights)}')} AS w"]
+        parts += [
+            f"{_whole(f'c{names.index(old)}') if new == 'w' else f'c{names.index(old)}'} AS {new}"
+            for new, old in others.items()
+        ]
         try:
             relation = connection.sql(f"SELECT {', '.join(parts)} FROM {scan}")
         except Exception as error:  # noqa: BLE001  # see refused

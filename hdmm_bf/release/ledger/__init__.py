@@ -8,6 +8,8 @@ Losses on the same data add up. Under one policy normal noise composes exactly (
 privacy losses. Under several policies the total holds for every edge of each of them: an edge that a policy lacks costs
 its distance there, and policies of which one makes public what another hides are refused. Data of different accounts
 are different records: an edge of one domain leaves the records of the other as they are, so accounts do not add up.
+Losses of an account are all promised to one record, or all to one person; somebody with records in two accounts loses
+the sum of both.
 
 `names` says which data an account is of, `losses` adds up, `composition` has the exact sums, `graphs` the policies,
 `storage` keeps the file, `book` is what users hold.

@@ -16,53 +16,29 @@ from typing import TYPE_CHECKING, Any, final
 from hdmm_bf._checks import fail
 from hdmm_bf.policy import Policy
 from hdmm_bf.release.ledger import storage
-from hdmm_bf.release.ledger.graphs import COMMON, Graph, balance_of, left_mu_under, views
+from hdmm_bf.release.ledger.graphs import Graph, balance_of, left_epsilon_under, left_mu_under, views
 from hdmm_bf.release.ledger.losses import (
     Balance,
     Cost,
     Entry,
     Total,
+    check_unit,
     is_loss,
     is_total,
     is_written,
     within,
     written,
 )
-from hdmm_bf.release.ledger.migration import migrate, migrate_second
-from hdmm_bf.release.ledger.names import account_name, fingerprint
+from hdmm_bf.release.ledger.migration import migrate, migrate_second, migrate_third
+from hdmm_bf.release.ledger.names import Claim, account_name, fingerprint
 
 if TYPE_CHECKING:
     from hdmm_bf.release.plan import Plan
 
 _HASH = re.compile(r"[0-9a-f]{64}")
-_COLUMNS = "at, data, policy, noise, epsilon, delta, rho, published, remark, account, fingerprint, mu, digest"
-
-
-@final
-@dataclass(frozen=True)
-class Claim:
-    """What the owner of an account says about its data, where the ledger cannot know.
-
-    Attributes:
-        changed: they are not those of earlier releases, for example because records were added.
-        same_data_as: another account is of the same data; its losses count in this one from now on.
-        distinct_from: these accounts have equal counts, but are of other records.
-        common_pairs: releases under several policies count for the pairs of values that all of them protect alone.
-    """
-
-    changed: bool = False
-    same_data_as: str | None = None
-    distinct_from: tuple[str, ...] = ()
-    common_pairs: bool = False
-
-    @property
-    def remark(self) -> str | None:
-        """The claim in words, for the entry."""
-        parts = ["the data changed"] if self.changed else []
-        parts += [] if self.same_data_as is None else [f"the same data as {self.same_data_as}"]
-        parts += [f"other records than {name}" for name in self.distinct_from]
-        parts += [COMMON] if self.common_pairs else []
-        return "; ".join(parts) or None
+_COLUMNS = (
+    "at, data, policy, noise, epsilon, delta, rho, published, remark, account, fingerprint, mu, digest, per_person"
+)
 
 
 @final
@@ -78,6 +54,7 @@ class Account:
     def book(self, settled: Plan, *, policy: Policy, data: object) -> int:
         """Count what a plan costs as spent on data; a plan without noise, all public, is noted and costs nothing."""
         where: dict[str, Any] = {"policy": policy.title, "graph": Graph.of(policy), "data": data}
+        where["per_person"] = settled.per_person
         if settled.sampler is None:
             return self.spend("public", epsilon=None, delta=None, rho=None, **where)
         mu = None if settled.mu is None else math.nextafter(settled.mu, math.inf)  # not less when it is written out
@@ -95,10 +72,11 @@ class Account:
         data: object,
         mu: float | None = None,
         graph: Graph | None = None,
+        per_person: int | None = None,
     ) -> int:
         """Count a loss as spent, or refuse when the total would be exceeded. Returns the number of the entry."""
         loss: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
-        where: dict[str, Any] = {"policy": policy, "graph": graph, "data": data}
+        where: dict[str, Any] = {"policy": policy, "graph": graph, "data": data, "per_person": per_person}
         entry = self.ledger.spend(self.name, noise, **loss, **where, claim=self.claim)
         self.entries.append(entry)
         return entry
@@ -166,6 +144,8 @@ class Ledger:
                 migrate(self.path, base)
             elif version == storage.SECOND_SCHEMA:
                 migrate_second(base)
+            elif version == storage.THIRD_SCHEMA:
+                migrate_third(base)
             self.total, self._salt = self._head(base)
             self._rows(base)  # a damaged ledger is refused now, and left as it is
         if stated and wanted != self.total:
@@ -253,9 +233,16 @@ class Ledger:
 
         Refused where releases under several policies promise nothing together.
         """
+        return left_mu_under(self.total, *self._spent(name), policy)
+
+    def left_epsilon(self, name: str, policy: Policy) -> float:
+        """Return the largest epsilon of pure noise that a next release on those data could have under a policy."""
+        return left_epsilon_under(self.total, *self._spent(name), policy)
+
+    def _spent(self, name: str) -> tuple[list[Entry], dict[str, Graph]]:
         with self._open() as base:
-            rows, graphs = self._rows(base), self._graphs(base)
-        return left_mu_under(self.total, _of(rows, _account_of(rows, account_name(name))), graphs, policy)
+            rows = self._rows(base)
+            return _of(rows, _account_of(rows, account_name(name))), self._graphs(base)
 
     def _graphs(self, base: sqlite3.Connection) -> dict[str, Graph]:
         found: dict[str, Graph] = {}
@@ -276,14 +263,15 @@ class Ledger:
 
     def _row(self, *row: Any) -> _Row:
         """Return a row of the file as an entry, if it is one that `spend` can have written."""
-        at, data, policy, noise, epsilon, delta, rho, published, remark, account, hashed, mu, digest = row
+        at, data, policy, noise, epsilon, delta, rho, published, remark, account, hashed, mu, digest, records = row
         words = all(isinstance(word, str) for word in (at, data, policy, account))
         texts = words and isinstance(published, str | None) and isinstance(remark, str | None)
         known = all(h is None or (isinstance(h, str) and _HASH.fullmatch(h)) for h in (hashed, digest))
         numbers = all(map(_number, (epsilon, delta, rho, mu))) and is_loss(noise, epsilon, delta, rho, mu)
-        if not (texts and known and numbers):
+        people = records is None or (isinstance(records, int) and records >= 1)
+        if not (texts and known and numbers and people):
             raise storage.damaged(self.path)
-        entry = Entry(at, data, policy, noise, epsilon, delta, rho, published, remark, mu, digest)
+        entry = Entry(at, data, policy, noise, epsilon, delta, rho, published, remark, mu, digest, records)
         return _Row(entry, account, hashed)
 
     def spend(
@@ -299,6 +287,7 @@ class Ledger:
         claim: Claim | None = None,
         mu: float | None = None,
         graph: Graph | None = None,
+        per_person: int | None = None,
     ) -> int:
         """Count a loss on data as spent, or refuse when the total would be exceeded or the data are not the name's."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -309,7 +298,7 @@ class Ledger:
             advice = "Laplace and tree-norm noise have epsilon; Gaussian noise has rho, and perhaps epsilon and delta."
             raise fail("ledger", f"{noise} noise with {Total(*loss)}", "is no loss that can be counted", advice)
         digest = None if graph is None else graph.digest
-        entry = Entry(now, name, policy, noise, *loss, None, said.remark, normal, digest)
+        entry = Entry(now, name, policy, noise, *loss, None, said.remark, normal, digest, per_person)
         hashed = fingerprint(data, self._salt)
         with self._open() as base:
             rows = self._rows(base)
@@ -317,6 +306,7 @@ class Ledger:
             account = _account_of(rows, name)
             joined = account if said.same_data_as is None else _account_of(rows, said.same_data_as)
             before = [row.entry for row in rows if row.account in (account, joined)]
+            check_unit(before, entry)
             graphs = self._graphs(base)
             self._check_total(account, before, entry, graphs if graph is None else {**graphs, graph.digest: graph})
             if graph is not None and graph.digest not in graphs:
@@ -357,9 +347,9 @@ def _of(rows: list[_Row], account: str) -> list[Entry]:
 
 def _insert(base: sqlite3.Connection, entry: Entry, account: str, hashed: str) -> int:
     values = (entry.at, entry.data, entry.policy, entry.noise, entry.epsilon, entry.delta, entry.rho, entry.published)
-    places = ", ".join("?" * 13)
+    places = ", ".join("?" * 14)
     insert = f"INSERT INTO spent ({_COLUMNS}) VALUES ({places})"
-    row = (*values, entry.remark, account, hashed, entry.mu, entry.digest)
+    row = (*values, entry.remark, account, hashed, entry.mu, entry.digest, entry.per_person)
     return int(base.execute(insert, row).lastrowid or 0)
 
 

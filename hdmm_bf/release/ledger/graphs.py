@@ -18,10 +18,11 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from hdmm_bf._checks import InputError, fail
+from hdmm_bf._linalg import ROUNDING
 from hdmm_bf._types import EdgeArray
 from hdmm_bf.policy import Policy
 from hdmm_bf.policy.naming import SPEC
-from hdmm_bf.release.ledger.losses import Balance, Entry, Total, balance, left_mu
+from hdmm_bf.release.ledger.losses import Balance, Entry, Total, balance, left_epsilon, left_mu
 
 _MOST_EDGES = 2**20
 _MOST_WORK = 2**28
@@ -159,11 +160,24 @@ def balance_of(total: Total, account: str, entries: list[Entry], graphs: dict[st
 
 def left_mu_under(total: Total, entries: list[Entry], graphs: dict[str, Graph], policy: Policy) -> float:
     """Return the largest mu that a next Gaussian release under a policy could have."""
+    asked = Entry("", "", policy.title, "gaussian", None, None, "1", None, None, "1")
+    found = _with_next(entries, graphs, policy, asked)
+    return min(left_mu(total, before) / float(Fraction(own.mu or 1)) for before, own in found)
+
+
+def left_epsilon_under(total: Total, entries: list[Entry], graphs: dict[str, Graph], policy: Policy) -> float:
+    """Return the largest epsilon that a next release of pure noise under a policy could have."""
+    asked = Entry("", "", policy.title, "laplace", "1", None, None, None)
+    found = [(before, Fraction(own.epsilon or 1)) for before, own in _with_next(entries, graphs, policy, asked)]
+    rest = [(left_epsilon(total, before), steps) for before, steps in found]
+    return min(left if steps == 1 else float(Fraction(left) / steps) * (1 - ROUNDING) for left, steps in rest)
+
+
+def _with_next(
+    entries: list[Entry], graphs: dict[str, Graph], policy: Policy, asked: Entry
+) -> list[tuple[list[Entry], Entry]]:
+    """Return, as kinds of edges see them, the losses so far and a next one of size 1 under a policy."""
     graph = Graph.of(policy)
-    asked = Entry("", "", policy.title, "gaussian", None, None, "1", None, None, "1", graph.digest if graph else None)
     known = graphs if graph is None else {**graphs, graph.digest: graph}
-    found = []
-    for view in views([*entries, asked], known):
-        *before, own = view
-        found.append(left_mu(total, before) / float(Fraction(own.mu or 1)))
-    return min(found)
+    own = replace(asked, digest=graph.digest if graph else None)
+    return [(view[:-1], view[-1]) for view in views([*entries, own], known)]

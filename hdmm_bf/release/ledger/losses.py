@@ -61,6 +61,7 @@ class Entry:
         remark: what was said about the data, such as that they had changed.
         mu: the parameter of Gaussian differential privacy, for rounded normal noise.
         digest: what the policy's edges are known by.
+        per_person: the most records of one person, to whom the loss is then promised; None when it is about one record.
     """
 
     at: str
@@ -74,6 +75,7 @@ class Entry:
     remark: str | None = None
     mu: str | None = None
     digest: str | None = None
+    per_person: int | None = None
 
 
 @final
@@ -95,6 +97,7 @@ class Balance:
         left_plain: epsilon and delta that a next release of Gaussian noise could have by plain addition, if any.
         mu: of all Gaussian releases together; None when one has none, or there are none.
         epsilon_exact: what they and the pure ones are together at the total's delta, exactly or close from above.
+        unit: whom the total is for: "record", or "person" with all their records.
     """
 
     account: str
@@ -109,6 +112,7 @@ class Balance:
     left_plain: tuple[float, float] | None
     mu: float | None = None
     epsilon_exact: float | None = None
+    unit: str = "record"
 
     @property
     def left(self) -> str:
@@ -211,7 +215,7 @@ def balance(total: Total, account: str, entries: list[Entry]) -> Balance:
         None if sums.epsilon is None else float(sums.delta),
         float(sums.rho),
         _epsilon_by_rho(total, sums.rho),
-        _largest(lambda loss: sums.plus("laplace", repr(loss), None, None).within(total)),
+        left_epsilon(total, entries),
         max(
             _largest(lambda loss: sums.plus("gaussian", None, None, repr(loss)).within(total)),
             left_mu(total, entries) ** 2 / 2 * (1 - ROUNDING) if sums.mu_squared else 0.0,
@@ -219,7 +223,34 @@ def balance(total: Total, account: str, entries: list[Entry]) -> Balance:
         _plain_rest(total, sums),
         analytic.up(composition.root_above(sums.mu_squared)) if sums.mu_squared else None,
         None if total.delta is None or sums.rho > _LARGEST_RHO else sums.epsilon_exact(float(total.delta)),
+        unit_of(entries) or "record",
     )
+
+
+def unit_of(entries: Iterable[Entry]) -> str | None:
+    """Return whom losses are promised to, a "record" or a "person"; None if there are none."""
+    units = ["record" if entry.per_person is None else "person" for entry in entries if entry.noise != "public"]
+    return units[0] if units else None
+
+
+def check_unit(before: Iterable[Entry], entry: Entry) -> None:
+    """Refuse to add up what is promised to records and what is promised to people with all their records."""
+    promised, now = unit_of(before), unit_of([entry])
+    if promised is None or now is None or promised == now:
+        return
+    if now == "record":
+        problem = "is promised to one record, and earlier releases on these data to people"
+        advice = "Say how many records one person has at most: per_person (--per-person)."
+    else:
+        problem = "is promised to people, and earlier releases on these data to one record"
+        advice = "Leave per_person (--per-person) out; the total of this account is for one record."
+    raise fail("ledger", "this release", problem, advice)
+
+
+def left_epsilon(total: Total, entries: list[Entry]) -> float:
+    """Return the largest pure epsilon that a next release could have, to rounding; 0 if there is none."""
+    sums = _Sums.of(entries)
+    return _largest(lambda loss: sums.plus("laplace", repr(loss), None, None).within(total))
 
 
 def left_mu(total: Total, entries: list[Entry]) -> float:

@@ -53,6 +53,20 @@ def migrate_second(base: sqlite3.Connection) -> None:
     base.execute("UPDATE stated SET schema = ?", (storage.SCHEMA,))
 
 
+def migrate_third(base: sqlite3.Connection) -> None:
+    """Turn the tables of the third version, whose losses are all about one record, into today's.
+
+    Guarantees:
+        Every entry is kept as it is.
+    """
+    base.execute("ALTER TABLE spent RENAME TO third")
+    base.execute(storage.TABLES["spent"])
+    columns = "id, at, account, data, fingerprint, policy, noise, epsilon, delta, rho, remark, published, mu, digest"
+    base.execute(f"INSERT INTO spent ({columns}) SELECT {columns} FROM third ORDER BY id")
+    base.execute("DROP TABLE third")
+    base.execute("UPDATE stated SET schema = ?", (storage.SCHEMA,))
+
+
 def _renamed(names: list[str], salt: bytes) -> dict[str, tuple[str, str | None]]:
     """Return for every old name the name and the fingerprint that it becomes."""
     plain = {name: match[1] for name in names if (match := _PLAIN_HASH.fullmatch(name))}

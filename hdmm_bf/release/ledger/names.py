@@ -9,12 +9,15 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 from jaxtyping import Int64
 
 from hdmm_bf._checks import MAX_BYTES, fail
 from hdmm_bf.data.tables import Histogram, Records
+from hdmm_bf.release.ledger.graphs import COMMON
 
 SALT_BYTES = 32
 _COST = {"n": 2**14, "r": 8, "p": 1, "maxmem": 2**26, "dklen": 32}
@@ -33,6 +36,33 @@ _UNSEEN_RANGES = (
     (0xFFA0, 0xFFA0),
     (0xE0100, 0xE01EF),
 )
+
+
+@final
+@dataclass(frozen=True)
+class Claim:
+    """What the owner of an account says about its data, where the ledger cannot know.
+
+    Attributes:
+        changed: they are not those of earlier releases, for example because records were added.
+        same_data_as: another account is of the same data; its losses count in this one from now on.
+        distinct_from: these accounts have equal counts, but are of other records.
+        common_pairs: releases under several policies count for the pairs of values that all of them protect alone.
+    """
+
+    changed: bool = False
+    same_data_as: str | None = None
+    distinct_from: tuple[str, ...] = ()
+    common_pairs: bool = False
+
+    @property
+    def remark(self) -> str | None:
+        """The claim in words, for the entry."""
+        parts = ["the data changed"] if self.changed else []
+        parts += [] if self.same_data_as is None else [f"the same data as {self.same_data_as}"]
+        parts += [f"other records than {name}" for name in self.distinct_from]
+        parts += [COMMON] if self.common_pairs else []
+        return "; ".join(parts) or None
 
 
 def account_name(name: object) -> str:

@@ -14,7 +14,8 @@ from hdmm_bf._checks import InputError, fail
 from hdmm_bf.release.ledger.losses import Total
 from hdmm_bf.release.ledger.names import SALT_BYTES
 
-SCHEMA, SECOND_SCHEMA, OLD_SCHEMA = "hdmm_bf ledger 3", "hdmm_bf ledger 2", "hdmm_bf ledger 1"
+SCHEMA, THIRD_SCHEMA = "hdmm_bf ledger 4", "hdmm_bf ledger 3"
+SECOND_SCHEMA, OLD_SCHEMA = "hdmm_bf ledger 2", "hdmm_bf ledger 1"
 PATIENCE = 60.0
 """Seconds to wait for another process that is writing."""
 
@@ -23,10 +24,11 @@ TABLES = {
     "spent": """CREATE TABLE spent (
   id INTEGER PRIMARY KEY, at TEXT NOT NULL, account TEXT NOT NULL, data TEXT NOT NULL, fingerprint TEXT,
   policy TEXT NOT NULL, noise TEXT NOT NULL, epsilon TEXT, delta TEXT, rho TEXT, remark TEXT, published TEXT,
-  mu TEXT, digest TEXT
+  mu TEXT, digest TEXT, per_person INTEGER
 )""",
     "graphs": "CREATE TABLE graphs (digest TEXT NOT NULL, cells INTEGER NOT NULL, edges BLOB NOT NULL)",
 }
+THIRD_TABLES = {**TABLES, "spent": TABLES["spent"].replace(", per_person INTEGER", "")}
 SECOND_TABLES = {
     "stated": TABLES["stated"],
     "spent": """CREATE TABLE spent (
@@ -41,6 +43,7 @@ OLD_TABLES = {
   epsilon TEXT, delta TEXT, rho TEXT, published TEXT
 )""",
 }
+VERSIONS = {SCHEMA: TABLES, THIRD_SCHEMA: THIRD_TABLES, SECOND_SCHEMA: SECOND_TABLES, OLD_SCHEMA: OLD_TABLES}
 _BESIDE = ("", "-journal", "-wal", "-shm")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -160,7 +163,7 @@ def schema_of(path: Path, base: sqlite3.Connection) -> str:
         A file with a table, view, trigger or index that no ledger makes, or without one that it makes, is refused.
     """
     there = sorted(base.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall(), key=repr)
-    for version, tables in ((SCHEMA, TABLES), (SECOND_SCHEMA, SECOND_TABLES), (OLD_SCHEMA, OLD_TABLES)):
+    for version, tables in VERSIONS.items():
         if there == sorted((("table", name, name, sql) for name, sql in tables.items()), key=repr):
             if base.execute("SELECT schema FROM stated").fetchall() != [(version,)]:
                 raise fail("ledger", repr(str(path)), "was not made by this version", "Use the version that made it.")

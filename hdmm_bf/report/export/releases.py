@@ -41,15 +41,17 @@ def write_answers(
     level: float,
     processed: Processed | None = None,
     queries: Workload | None = None,
+    simultaneous: bool = False,
 ) -> Path:
     """Write the answers with standard deviations and intervals as CSV, Parquet, JSON or Excel, by the file's suffix.
 
-    `queries` asks another workload than the fitted one, on the same domain. Where attributes have names, there is one
+    `queries` asks another workload than the fitted one, on the same domain; intervals that are `simultaneous` hold all
+    at once. Where attributes have names, there is one
     column an attribute, or two where intervals of it are asked for, and `table` and `estimate`; else `query` and
     `answer`. A CSV file holds nothing else; what is promised is in `NAME.csv-metadata.json` beside it.
     """
     asked = out.problem.workload if queries is None else queries
-    found, method = numbers(out, level, queries)
+    found, method = numbers(out, level, queries, simultaneous)
     said = asked.columns() if asked.domain.has_own_names and asked.layout is not None else None
     if said is None:
         columns: JsonObject = {"query": asked.names(), "answer": found.pop("estimate"), **found}
@@ -58,7 +60,7 @@ def write_answers(
     if processed is not None:
         columns["processed"] = processed_answers(out, asked, processed.estimate)
     notes = {**_notes(out, processed), "queries": asked.title, "interval": f"{100 * level:g} %, {method}"}
-    facts = {**out.summary(), "queries": asked.title, "level": level}
+    facts = {**out.summary(), "queries": asked.title, "level": level, "simultaneous": simultaneous}
     if said is not None and Path(path).suffix.lower() == ".json":  # its columns stand among the facts: no attribute may
         columns = {"query": asked.names(), **{k: v for k, v in columns.items() if k in NUMBERS}}
         columns["answer"] = columns.pop("estimate")
@@ -95,6 +97,7 @@ def _notes(out: Release, processed: Processed | None) -> dict[str, str]:
         "workload": facts["workload"],
         "policy": facts["policy"],
         "hidden": facts["hides"],
+        "people": facts["people"],
         "public": "; ".join(facts["discloses"]) or "nothing",
         "privacy": out.plan.promise,
         "noise": _noise(facts),
