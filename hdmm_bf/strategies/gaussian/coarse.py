@@ -1,7 +1,7 @@
 """Weights for ranges and prefixes of a line, from the same problem on half as many cells.
 
 Queries and edges on a line are intervals: a length and a place. Under a policy that looks the same everywhere the best
-weights of n / 2 and of n cells look alike: rows of intervals of one length are stretched, and so is the list of lengths.
+weights of n / 2 and of n cells look alike: rows of intervals of one length are stretched, and the list of lengths too.
 Where the policy has a reach (edges of at most t cells), what is near the ends, and what is as short as a few reaches,
 keeps its distance in cells instead. Only a search starts here: what weights prove is derived from them alone.
 """

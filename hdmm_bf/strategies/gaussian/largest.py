@@ -4,10 +4,10 @@
     dual     maximise f(lam, mu)^2 over weights lam on queries (or groups of them) and mu on edges, each with sum 1,
              f(lam, mu) = || diag(sqrt lam) W_G diag(sqrt mu) ||_* = tr (R L(mu) R^T)^(1/2),   V(lam) = R^T R
 
-v(X) and d(X) at the minimiser X(lam, mu) of tr(V X^-1) + tr(L X) are twice the gradient of f, so the joint ascent is
-that of `ascent` on two blocks of weights. f is close to its maximum long before the last query and the last edge are
-below f. So beside X(lam, mu) a running mean of these matrices is tried, with the edges that stick out moved down to
-their average: in the mean the swings of the ascent cancel.
+v(X) and d(X) at the minimiser X(lam, mu) of tr(V X^-1) + tr(L X) are twice the gradient of f: log f rises along their
+logarithms (`secants`). f is close to its maximum long before the last query and the last edge are below f: `two_boxes`
+rounds X(lam, mu) to a strategy that is nearer to it. Ranges and prefixes of a line start from the weights of half as
+many cells (`coarse`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _OVERSHOT = 0.97
 """A bound below this share of the best one means that the last step went too far."""
 
 _STILL, _STILL_STEPS, _HALF_STEPS = 3e-5, 3, 60
-"""A search on half as many cells ends when its bound rose by less than this share in so many steps, or after so many."""
+"""A search on half as many cells ends when its bound rose by less than this share in so many steps, or after so many
+steps in all."""
 
 
 class Proof(NamedTuple):

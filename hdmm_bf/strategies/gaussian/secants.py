@@ -1,6 +1,6 @@
 """Ascent on logarithms of weights that learns the curvature from its last steps: Anderson's method, with momentum.
 
-    w_i <- w_i (excess_i)^power       raises f where excess is v_i or d_e against its average: a step along its logarithm
+    w_i <- w_i (excess_i)^power       raises f; excess is v_i or d_e against its average: a step along its logarithm
 
 The last few steps tell how these logarithms answer to a change of log w. The combination of steps that would bring them
 nearest to zero, each counted by its share, is added. Weights that should vanish have no such zero: for them there is

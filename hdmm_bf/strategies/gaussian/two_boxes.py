@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol, final
+from typing import NamedTuple, Protocol, final, runtime_checkable
 
 import numpy as np
 
@@ -27,7 +27,11 @@ _AIM = 0.5
 _TURNS = 3
 """How often distances are moved into their box, with the variances moved into theirs in between."""
 
+_FAR = 10
+"""Gaps from the bound beyond which a second turn is the last: the ascent has more to do than the rounding."""
 
+
+@runtime_checkable
 class Boxed(Protocol):
     """What rounding asks of a problem."""
 
@@ -79,8 +83,10 @@ class TwoBoxes:
                 return
             Y = la.symmetric(Y)
             v = self.forms.variances(Y)
-            yield Rounded(float(v.max() * self.forms.distances(X).max()), X)
-            moved = None if turn + 1 == _TURNS else self.forms.move_variances(Y, np.minimum(v_top - v, 0.0))
+            made = Rounded(float(v.max() * self.forms.distances(X).max()), X)
+            yield made
+            last = turn + 1 == _TURNS or (turn > 0 and made.error > (1 + _FAR * self.gap) * bound)
+            moved = None if last else self.forms.move_variances(Y, np.minimum(v_top - v, 0.0))
             back = None if moved is None else la.inverse(moved)
             if back is None:
                 return
