@@ -33,6 +33,15 @@ _SEARCH_SHARE = 0.95
 MOST_GOAL_STEPS = 2000
 """Steps after which a search for a goal other than the total is over, with whatever gap it has proven."""
 
+JUMPS = (
+    "its derivatives jump, so the search did not get far: use a smooth function, such as (v**16).sum() ** (1 / 16) for "
+    "v.max(), or objective='largest'"
+)
+
+_MORE_STEPS = (
+    f"{MOST_GOAL_STEPS} steps did not prove the requested gap: max_steps allows more, a larger gap needs fewer"
+)
+
 BOUND_GAP = 1e-4
 BOUND_STEPS = 200
 """The lower bound beside a Laplace search is tight to this gap for Gaussian strategies, or as far as these steps go."""
@@ -67,13 +76,15 @@ def fit_dense(problem: Problem, options: FitOptions) -> Fit:
 
 def with_own(made: Fit, bound: float | None, shape: str) -> Fit:
     """Evaluate the user's own objective at the variances of the shipped strategy, and say what its bound hangs on."""
-    v = own_goal.seen(made.unit_variances())
-    own = OwnValue(own_goal.OwnFunction(made.problem).at(v).value, bound, shape)
+    v, phi = own_goal.seen(made.unit_variances()), own_goal.OwnFunction(made.problem)
+    own = OwnValue(phi.at(v).value, bound, shape)
     told = {
         "neither": "the objective was found to be convex neither in the variances nor in their logarithms: no bound",
         "convex": f"the objective is {own.value:.6g}, not below {own.bound}; tried on pairs of points, it is convex",
     }
     why = told.get(shape, f"the objective is {own.value:.6g}, not below {own.bound}; tried on pairs, it is {shape}")
+    if own.gap > made.requested_gap and phi.jumps(v):
+        why += f"; {JUMPS}"
     proven: Status = "converged" if own.gap <= made.requested_gap else "finished"
     status: Status = proven if made.status in ("converged", "finished") else made.status
     return replace(made, own=own, why=why, status=status)
@@ -107,7 +118,8 @@ def _goal(problem: Problem, options: FitOptions) -> _Found:
     status: Status = "finished" if found.status == "iteration limit" and options.max_steps is None else found.status
     strategy = from_gram(problem, found.best, gap=options.gap, family="gaussian")
     judged = (found.bound if found.bound > 0 else None, found.proof.shape) if own else None
-    return _Found(strategy, found.proof.edges, status, {}, queries=found.proof.queries, own=judged)
+    why = "" if own or status != "finished" else _MORE_STEPS
+    return _Found(strategy, found.proof.edges, status, {}, why, queries=found.proof.queries, own=judged)
 
 
 def _within(options: FitOptions, reserve: float) -> contextlib.AbstractContextManager[None]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from hdmm_bf import __version__, _display, bundle
 from hdmm_bf import policy as policies
-from hdmm_bf._checks import fail, whole_numbers
+from hdmm_bf._checks import InputError, fail, whole_numbers
 from hdmm_bf._types import JsonObject, Noise, Proof, RealMatrix, RealVector
 from hdmm_bf.bounds.dense import Bounds
 from hdmm_bf.certificate import Certificate
@@ -280,6 +280,7 @@ class Fit:
 
         Guarantees:
             A release at this epsilon has it, as `per_query_stddev` and `plan` tell.
+            What `plan` would refuse is refused here.
         """
         wanted, reached = self._measure(rmse=rmse, stddev=stddev, largest=largest, groups=groups)
         if (delta is None) != (self.noise != "gaussian"):
@@ -288,6 +289,21 @@ class Fit:
         if self.unit_error == 0:
             problem = "the answers are public and have no error"
             raise fail("fit.epsilon_for", f"an error of {wanted:g}", problem, "Publish them.")
+        other: JsonObject = {} if delta is None else {"delta": delta, "accounting": accounting}
+        usual = reached({"epsilon": 1.0, **other})  # refuses what is wrong with delta and accounting
+        try:
+            found = self._epsilon(wanted, reached, delta, accounting)
+            plan(self, epsilon=found, **other)
+        except InputError as refused:
+            advice = f"Ask for a {'smaller' if wanted > usual else 'larger'} one."
+            shown = "these targets" if stddev is not None else f"an error of {wanted:g}"
+            problem = f"no release can be planned for it ({str(refused).rstrip('.')})"
+            raise fail("fit.epsilon_for", shown, problem, advice) from None
+        return found
+
+    def _epsilon(
+        self, wanted: float, reached: Callable[[JsonObject], float], delta: float | None, accounting: Accounting
+    ) -> float:
         if delta is None:
             return loss_for(wanted, lambda epsilon: reached({"epsilon": epsilon, "per_person": per_person}))
         how: JsonObject = {"accounting": accounting, "per_person": per_person}

@@ -85,6 +85,21 @@ class Matrix(ABC):
             found.append(np.einsum("qnb,qn->qb", carried, rows))
         return np.concatenate(found)
 
+    def from_quadratic(self, variances: RealVector) -> SquareMatrix | None:
+        """Return a symmetric C with `quadratic(C) = variances`, or None: only some kinds have a closed form for it.
+
+        Guarantees:
+            Where C is returned, quadratic(C) is what was asked for, up to rounding.
+        """
+        m, _ = self.shape
+        if variances.shape != (m,):
+            advice = "Give one for each row."
+            raise fail("matrix.from_quadratic", f"{variances.size} variances", f"there are {m} rows", advice)
+        return self._from_quadratic(variances)
+
+    def _from_quadratic(self, variances: RealVector) -> SquareMatrix | None:
+        return None
+
     def weighted_gram(self, weights: RealVector) -> SquareMatrix:
         """Return `M^T diag(weights) M`, weights of any sign, one per row; the adjoint of `quadratic`."""
         m, n = self.shape
@@ -235,6 +250,9 @@ class Identity(Matrix):
 
     def _quadratic(self, C: Float64[np.ndarray, "n n b"]) -> Float64[np.ndarray, "n b"]:
         return np.asarray(np.einsum("iib->ib", C).copy())
+
+    def _from_quadratic(self, variances: RealVector) -> SquareMatrix:
+        return np.diag(variances)
 
     def _weighted_gram(self, weights: Float64[np.ndarray, "n b"]) -> Float64[np.ndarray, "n n b"]:
         gram = np.zeros((self.n, self.n, weights.shape[1]))

@@ -51,6 +51,15 @@ class QueryForms:
         each = self.scales * np.maximum(self.matrix.quadratic(self.grounding.expand(half.T)), 0.0)
         return each if self.groups is None else np.bincount(self.groups, each, self.count)
 
+    def shifted(self, Y: SquareMatrix, change: Float64[np.ndarray, " g"]) -> SquareMatrix | None:
+        """Return a covariance whose v_g is moved by change_g, or None where the workload has no closed form for it.
+
+        Under a policy with several public components what moves is near it.
+        """
+        C = None if self.groups is not None else self.matrix.from_quadratic(change / self.scales)
+        kept = self.grounding.kept
+        return None if C is None else np.asarray(Y + C[np.ix_(kept, kept)])
+
 
 def query_forms(problem: Problem) -> QueryForms:
     """Prepare the forms of a problem whose goal is the largest of variances, or of their means by group."""

@@ -10,13 +10,14 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import final
 
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Float64, Int
 
-from hdmm_bf._types import Columns, IndexArray, SparseMatrix, SquareMatrix
+from hdmm_bf._types import Columns, IndexArray, RealVector, SparseMatrix, SquareMatrix
 from hdmm_bf.matrix import Matrix
 
 _BLOCK_ROWS = 64  # keeps the temporary in cache: three times faster than whole-matrix operations at n = 4096
@@ -48,6 +49,12 @@ class Prefix(Matrix):
     def _quadratic(self, C: Float64[np.ndarray, "n n b"]) -> Float64[np.ndarray, "n b"]:
         sums = np.cumsum(np.cumsum(np.moveaxis(C, 2, 0), axis=1), axis=2)
         return np.asarray(np.einsum("bii->ib", sums).copy())
+
+    def _from_quadratic(self, variances: RealVector) -> SquareMatrix:
+        """Ranges that do not start at the first cell keep the variance that they have: none."""
+        distances = np.zeros((self.n + 1, self.n + 1))
+        distances[0, 1:] = distances[1:, 0] = variances
+        return _of_distances(distances)
 
     def _weighted_gram(self, weights: Float64[np.ndarray, "n b"]) -> Float64[np.ndarray, "n n b"]:
         """Cells i and j are both in the prefixes from max(i, j) on."""
@@ -113,14 +120,25 @@ class AllRange(Matrix):
     def _quadratic(self, C: Float64[np.ndarray, "n n b"]) -> Float64[np.ndarray, "m b"]:
         """With S_ij the sum of C over cells below i and below j: S_hh + S_ll - S_lh - S_hl at a range's ends."""
         S = np.zeros((C.shape[2], self.n + 1, self.n + 1))
-        S[:, 1:, 1:] = np.moveaxis(C, 2, 0)
-        np.cumsum(S, axis=1, out=S)
+        np.cumsum(np.moveaxis(C, 2, 0), axis=1, out=S[:, 1:, 1:])
         np.cumsum(S, axis=2, out=S)
-        diagonal = np.einsum("bii->bi", S)
-        sums = diagonal[:, None, 1:] + diagonal[:, :-1, None]
-        sums -= S[:, :-1, 1:]
-        sums -= S[:, 1:, :-1].transpose(0, 2, 1)
-        return np.asarray(sums[:, self._contained].T)
+        diagonal = np.einsum("bii->bi", S).copy()
+        S *= -2.0  # C is symmetric, and so is S
+        S += diagonal[:, None, :]
+        S += diagonal[:, :, None]
+        return np.asarray(S.reshape(len(S), -1)[:, self._ends].T)
+
+    @cached_property
+    def _ends(self) -> IndexArray:
+        """Where a range's lower end and what comes after its upper end meet, in a flat table of n + 1 by n + 1."""
+        low, high = np.triu_indices(self.n)
+        return np.asarray(low * (self.n + 1) + high + 1)
+
+    def _from_quadratic(self, variances: RealVector) -> SquareMatrix:
+        distances = np.zeros((self.n + 1) ** 2)
+        distances[self._ends] = variances
+        half = distances.reshape(self.n + 1, self.n + 1)
+        return _of_distances(half + half.T)
 
     def _weighted_gram(self, weights: Float64[np.ndarray, "m b"]) -> Float64[np.ndarray, "n n b"]:
         """Cells i <= j are both in the ranges that start at i or before and end at j or after."""
@@ -151,6 +169,11 @@ class AllRange(Matrix):
             np.minimum(i[rows, None] + 1, i + 1, out=block)
             block *= np.minimum(self.n - i[rows, None], self.n - i)
         return gram
+
+
+def _of_distances(g: SquareMatrix) -> SquareMatrix:
+    """Covariance of increments of a process with E (S_i - S_j)^2 = g_ij: its second differences."""
+    return np.asarray((g[:-1, 1:] + g[1:, :-1] - g[:-1, :-1] - g[1:, 1:]) / 2)
 
 
 @final

@@ -1,10 +1,14 @@
 """Fits for goals other than the total: budgets that meet targets, promises, other noises, mistakes."""
 
+import itertools
+
+import cvxpy as cp
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import hdmm_bf as bf
+from hdmm_bf.strategies.gaussian.own import OwnFunction
 from tests.support.mistakes import _as_users_run_it, assert_refused, table  # noqa: F401
 
 DELTA = 1e-6
@@ -82,6 +86,25 @@ def test_mistakes_about_the_budget_are_told_in_words(fits, case):
     assert_refused(lambda: fits["gaussian"].epsilon_for(**asked), seen, advice)
 
 
+@table(
+    ({"largest": 1e6, "delta": DELTA}, "an error of 1e+06", "Ask for a smaller one."),
+    ({"rmse": 1e200, "delta": DELTA}, "an error of 1e+200", "Ask for a smaller one."),
+    ({"stddev": 1e9, "delta": DELTA}, "these targets", "Ask for a smaller one."),
+    ({"largest": 1e-9, "delta": DELTA}, "an error of 1e-09", "Ask for a larger one."),
+)
+def test_what_plan_would_refuse_is_refused(fits, case):
+    """Quotes epsilon_for: noise so large, or so small, that it cannot be drawn has no epsilon."""
+    asked, seen, advice = case
+    assert_refused(lambda: fits["gaussian"].epsilon_for(**asked), seen, advice)
+
+
+@pytest.mark.parametrize("wanted", [1e3, 1e-2])
+def test_plan_takes_the_epsilon_of_an_error_that_is_far_out(fits, wanted):
+    made = fits["gaussian"]
+    epsilon = made.epsilon_for(largest=wanted, delta=DELTA)
+    assert bf.plan(made, epsilon=epsilon, delta=DELTA).worst_stddev == pytest.approx(wanted, rel=1e-6)
+
+
 # Promises
 
 
@@ -148,12 +171,38 @@ def test_a_largest_variance_of_ones_own_is_no_disaster():
     best = bf.fit("prefix:6", "unbounded:6", objective="largest")
     assert best.objective_bound <= made.objective_value < 3 * best.objective_bound
     assert made.objective_bound <= best.objective_value
+    assert "its derivatives jump" in made.why
+
+
+@pytest.mark.parametrize(
+    ("function", "jumps"),
+    [
+        (lambda v: v.max(), True),
+        (lambda v: jnp.sort(v)[-3:].sum(), True),
+        (lambda v: v.sum(), False),
+        (lambda v: (v**16).sum() ** (1 / 16), False),
+        (lambda v: jnp.log(v).sum() + 40, False),
+    ],
+    ids=["largest", "three largest", "sum", "norm", "logarithms"],
+)
+def test_derivatives_that_jump_are_told_from_smooth_ones(function, jumps):
+    problem = bf.fit("prefix:12", "unbounded:12", objective=function, max_steps=1).problem
+    v = np.exp(np.random.default_rng(1).normal(0, 0.1, 12))
+    assert OwnFunction(problem).jumps(v) == jumps
 
 
 def test_public_problems_have_no_error_whatever_is_asked_for():
     for asked in ({"objective": "largest"}, {"targets": 2.0}, {"objective": ROOTS}):
         made = bf.fit("prefix:4", "empty:4", **asked)
         assert (made.objective_value, made.status) == (0.0, "exact")
+
+
+def test_steps_that_did_not_prove_the_gap_are_told(monkeypatch):
+    monkeypatch.setattr("hdmm_bf.fit.dense.MOST_GOAL_STEPS", 2)
+    made = bf.fit("all-range:6", "threshold:6:2", objective="largest", gap=1e-9)
+    assert not made.certified
+    assert made.status == "finished"
+    assert "did not prove the requested gap" in made.why
 
 
 # Other noises and strategies by factors
@@ -191,6 +240,33 @@ def test_strategies_by_factors_agree_with_matrices_within_what_is_proven(graph, 
     assert factors.objective_value == pytest.approx(matrix.objective_value, rel=2e-3)
     scale = 1.0 if goal == "largest" else 4.0
     assert factors.objective_value == pytest.approx(factors.unit_variances().max() / scale, rel=1e-9)
+
+
+def residual_planner(sizes, order):
+    """The least largest variance of all marginals of an order, by the closed forms of residual bases.
+
+    A base for attributes A, measured with noise of variance s_A, costs prod_A (1 - 1/n) / s_A of squared sensitivity
+    and gives a cell of the marginal on B, for A within B, a variance of s_A prod_A (1 - 1/n) prod_{B - A} 1/n^2.
+    """
+    inside = [A for k in range(order + 1) for A in itertools.combinations(range(len(sizes)), k)]
+    share = {A: np.prod([1 - 1 / sizes[i] for i in A]) for A in inside}
+    s = {A: cp.Variable(pos=True) for A in inside}
+    worst = [
+        sum(s[A] * share[A] / np.prod([sizes[i] ** 2 for i in set(B) - set(A)]) for A in inside if set(A) <= set(B))
+        for B in itertools.combinations(range(len(sizes)), order)
+    ]
+    cost = sum(share[A] * cp.inv_pos(s[A]) for A in inside)
+    return cp.Problem(cp.Minimize(cp.max(cp.hstack(worst))), [cost <= 1]).solve(solver=cp.CLARABEL)
+
+
+@pytest.mark.parametrize(("sizes", "order"), [((3, 2, 2), 2), ((5, 3, 2), 1), ((4, 2, 3), 3)])
+def test_the_largest_variance_of_marginals_by_table_is_that_of_residual_bases(sizes, order):
+    shape = "x".join(map(str, sizes))
+    made = bf.fit(f"marginals:{shape}:{order}", f"unbounded:{shape}", family="marginals", objective="largest")
+    optimum = residual_planner(sizes, order)
+    assert made.certified
+    assert optimum * (1 - 1e-6) <= made.objective_value <= optimum * (1 + 1e-3)
+    assert optimum * (1 - 1e-3) <= made.objective_bound <= optimum * (1 + 1e-6)
 
 
 # Mistakes

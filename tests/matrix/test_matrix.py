@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from hdmm_bf.matrix import Dense, Identity, Incidence, Kronecker, Ones, Sparse, Stack, Weighted
 from hdmm_bf.workload import AllRange, Boxes, Prefix
 from tests.support import oracles
+from tests.support.mistakes import assert_refused
 
 RNG = np.random.default_rng(0)
 ARRAY = RNG.normal(size=(3, 4))
@@ -61,6 +62,22 @@ def test_implicit_matrices_do_what_their_dense_form_does(kind):
     np.testing.assert_allclose(implicit.rmv(left[:, 0]), dense.T @ left[:, 0], atol=1e-12)
     for i in range(m):
         np.testing.assert_allclose(implicit.row(i), dense[i], atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_variances_come_from_a_covariance_where_there_is_a_closed_form(kind):
+    """Quotes from_quadratic: where C is returned, quadratic(C) is what was asked for."""
+    implicit, dense = PAIRS[kind]
+    variances = np.linspace(-1, 2, len(dense))
+    C = implicit.from_quadratic(variances)
+    assert (C is not None) == (kind in ("identity", "prefix", "all ranges"))
+    if C is not None:
+        np.testing.assert_allclose(C, C.T, atol=1e-14)
+        np.testing.assert_allclose(np.diag(dense @ C @ dense.T), variances, atol=1e-12)
+
+
+def test_variances_of_another_number_of_rows_are_refused():
+    assert_refused(lambda: Prefix(3).from_quadratic(np.ones(4)), "4 variances", "Give one for each row.")
 
 
 @pytest.mark.parametrize("kind", ["identity", "ones", "prefix", "all ranges", "incidence", "boxes"])

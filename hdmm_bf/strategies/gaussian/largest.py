@@ -4,10 +4,10 @@
     dual     maximise f(lam, mu)^2 over weights lam on queries (or groups of them) and mu on edges, each with sum 1,
              f(lam, mu) = || diag(sqrt lam) W_G diag(sqrt mu) ||_* = tr (R L(mu) R^T)^(1/2),   V(lam) = R^T R
 
-v(X) and d(X) at the minimiser X(lam, mu) of tr(V X^-1) + tr(L X) are twice the gradient of f, so the joint ascent is
-that of `ascent` on two blocks of weights. f is close to its maximum long before the last query and the last edge are
-below f. So beside X(lam, mu) a running mean of these matrices is tried, with the edges that stick out moved down to
-their average: in the mean the swings of the ascent cancel.
+v(X) and d(X) at the minimiser X(lam, mu) of tr(V X^-1) + tr(L X) are twice the gradient of f: log f rises along their
+logarithms (`secants`). f is close to its maximum long before the last query and the last edge are below f: `two_boxes`
+rounds X(lam, mu) to a strategy that is nearer to it. Ranges and prefixes of a line start from the weights of half as
+many cells (`coarse`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,14 @@ import numpy as np
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.bounds.dense import DualPoint, GramRoot, uniform
+from hdmm_bf.objectives import limits
 from hdmm_bf.problem.forms import EdgeForms, edge_forms
 from hdmm_bf.problem.query_forms import QueryForms, query_forms
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies.gaussian.ascent import LIGHTEST, Momentum
+from hdmm_bf.strategies.gaussian.ascent import LIGHTEST
+from hdmm_bf.strategies.gaussian.coarse import halved, intervals, line, stretched
+from hdmm_bf.strategies.gaussian.secants import Secants
+from hdmm_bf.strategies.gaussian.two_boxes import Rounded, TwoBoxes
 from hdmm_bf.strategies.search import Progress
 
 _LIGHTEST_QUERY = 1e-9
@@ -33,11 +37,9 @@ _LIGHTEST_QUERY = 1e-9
 _OVERSHOT = 0.97
 """A bound below this share of the best one means that the last step went too far."""
 
-_CLOSE = 30
-"""The running mean is tried when X(lam, mu) itself is this many gaps from the bound."""
-
-_NEWEST = 0.3
-"""Share of the newest matrix in the running mean: 0.15 and 0.5 took more steps on six problems."""
+_STILL, _STILL_STEPS, _HALF_STEPS = 3e-5, 3, 60
+"""A search on half as many cells ends when its bound rose by less than this share in so many steps, or after so many
+steps in all."""
 
 
 class Proof(NamedTuple):
@@ -73,6 +75,15 @@ class Found(NamedTuple):
     d: RealVector
 
 
+class Step(NamedTuple):
+    """A step of the ascent: weights, X(lam, mu), and the best f^2 so far."""
+
+    lam: RealVector
+    mu: RealVector
+    found: Found
+    best: float
+
+
 @final
 class Kernel:
     """All that the search does with matrices."""
@@ -88,8 +99,8 @@ class Kernel:
         root, dual = self._dual(lam, mu)
         X = la.symmetric(dual.X)
         Y = root.pseudo_inverse(dual)
-        v = np.full(lam.size, math.inf) if Y is None else self._variances(la.symmetric(Y))
-        return Found(dual, X, v, self._distances(X))
+        v = np.full(lam.size, math.inf) if Y is None else self.variances(la.symmetric(Y))
+        return Found(dual, X, v, self.distances(X))
 
     def dual(self, lam: RealVector, mu: RealVector) -> DualPoint:
         """Return f(lam, mu), also for weights that leave queries out."""
@@ -100,22 +111,23 @@ class Kernel:
         L = self.edges.laplacian(mu) if self.inside.basis is None else la.symmetric(self.edges.laplacian(mu))
         return root, root.dual_point(self.inside.shrink(L))
 
-    def moved(self, X: SquareMatrix, mu: RealVector) -> tuple[float, SquareMatrix]:
-        """Move edges that stick out of the average down to it, and return the largest variance then, and X."""
-        whole = np.asfortranarray(self.inside.grow(X))
-        d = self.edges.distances(whole)
-        self.edges.shift(whole, np.minimum(mu @ d - d, 0.0))
-        X = self.inside.shrink(la.symmetric(whole))
-        Y = la.inverse(X)
-        if Y is None:
-            return math.inf, X
-        return float(self._variances(la.symmetric(Y)).max() * self._distances(X).max()), X
+    def distances(self, X: SquareMatrix) -> RealVector:
+        """Return d_e of an X inside."""
+        return self.edges.distances(np.asfortranarray(self.inside.grow(X)))
 
-    def _variances(self, Y: SquareMatrix) -> RealVector:
+    def variances(self, Y: SquareMatrix) -> RealVector:
+        """Return v_g of a covariance inside."""
         return self.queries.variances(self.inside.grow(Y)) / self.scale
 
-    def _distances(self, X: SquareMatrix) -> RealVector:
-        return self.edges.distances(np.asfortranarray(self.inside.grow(X)))
+    def move_distances(self, X: SquareMatrix, change: RealVector) -> SquareMatrix:
+        """Return X with every d_e moved, as far as that is possible inside."""
+        whole = np.array(self.inside.grow(X), order="F")
+        self.edges.shift(whole, change)
+        return self.inside.shrink(la.symmetric(whole))
+
+    def move_variances(self, Y: SquareMatrix, change: RealVector) -> SquareMatrix | None:
+        """Return Y with every v_g moved, where the workload has a closed form for it."""
+        return None if self.inside.basis is not None else self.queries.shifted(Y, change * self.scale)
 
 
 def steps(problem: Problem, *, gap: float, start: Proof | None = None) -> Iterator[Progress[SquareMatrix, Proof]]:
@@ -123,37 +135,55 @@ def steps(problem: Problem, *, gap: float, start: Proof | None = None) -> Iterat
 
     Args:
         problem: the workload under the policy, with a goal other than the total.
-        gap: the proven gap aimed at; it decides when the running mean is worth a look.
-        start: weights of an earlier search, to start from.
+        gap: the proven gap aimed at; it decides how X is rounded.
+        start: weights of an earlier search, to start from; by default those of the same problem on half as many cells,
+            where there is one, else equal weights.
     """
     kernel = Kernel(query_forms(problem), edge_forms(problem.P))
+    boxes = TwoBoxes(kernel, gap=gap)
+    for lam, mu, found, best in _ascent(kernel, start or _from_half(problem)):
+        v, d, bound = found.v, found.d, found.dual.root_sum**2
+        made = boxes.rounded(Rounded(float(v.max() * d.max()), found.X), mu, best)
+        yield Progress(made.error * kernel.scale, bound * kernel.scale, kernel.inside.grow(made.X), Proof(lam, mu))
+
+
+def _ascent(kernel: Kernel, start: Proof | None) -> Iterator[Step]:
+    """Raise f: yield weights, what they find, and the best f^2 so far."""
     m, e = kernel.queries.count, kernel.edges.num_edges
-    first = Proof(uniform(m), uniform(e)) if start is None else start
     blocks = (slice(0, m), slice(m, m + e))
-    momentum = Momentum(
-        np.log(np.maximum(np.concatenate(first), math.exp(LIGHTEST))),
-        blocks=blocks,
-        lightest=(_LIGHTEST_QUERY, 0.0),
-        least=1.0,
-        trust=0.9,
-        raising=True,
-    )
-    mean: SquareMatrix | None = None
-    best, proof = 0.0, np.concatenate(first)
+    proof = np.concatenate(start or (uniform(m), uniform(e)))
+    secants = Secants(proof, blocks=blocks, lightest=(_LIGHTEST_QUERY, math.exp(LIGHTEST)))
+    best, safe = 0.0, proof
     while True:
-        weights = momentum.weights()
+        weights = secants.weights()
         lam, mu = weights[blocks[0]], weights[blocks[1]]
         found = kernel.at(lam, mu)
-        f, X, v, d = found.dual.root_sum, found.X, found.v, found.d
-        if not f * f > _OVERSHOT * best:
-            momentum.overshot(np.log(np.maximum(proof, math.exp(LIGHTEST))))
+        v, d, bound = found.v, found.d, found.dual.root_sum**2
+        if not bound > _OVERSHOT * best:
+            secants.restart(safe)
             continue
-        if f * f > best:
-            best, proof = f * f, weights
-        mean = X / f if mean is None else (1 - _NEWEST) * mean + _NEWEST * X / f
-        error, candidate = float(v.max() * d.max()), X
-        if error < best * (1 + _CLOSE * gap):
-            error, candidate = min((error, X), kernel.moved(mean, mu), key=lambda pair: pair[0])
-        bound = f * f * kernel.scale
-        yield Progress(error * kernel.scale, bound, kernel.inside.grow(candidate), Proof(lam, mu))
-        momentum.advance(weights, np.concatenate([v / (lam @ v), d / (mu @ d)]))
+        excess = np.concatenate([v / (lam @ v), d / (mu @ d)])
+        if bound > best:
+            best, safe = bound, weights * excess  # a step of power 1 does not go too far
+        yield Step(lam, mu, found, best)
+        secants.advance(weights, excess)
+
+
+def _from_half(problem: Problem) -> Proof | None:
+    """Return the weights of the same problem on half as many cells, stretched; None where there is no such problem."""
+    shape = line(problem)
+    if shape is None:
+        return None
+    half = halved(shape)
+    kernel = Kernel(query_forms(half), edge_forms(half.P))
+    bounds: list[float] = []
+    proof = Proof(uniform(0), uniform(0))
+    for lam, mu, found, best in _ascent(kernel, _from_half(half)):
+        proof = Proof(lam, mu) if found.dual.root_sum**2 == best else proof
+        bounds.append(best)
+        still = len(bounds) > _STILL_STEPS and best < (1 + _STILL) * bounds[-1 - _STILL_STEPS]
+        if still or len(bounds) == _HALF_STEPS or limits.ending():
+            break
+    own = intervals(half)
+    lam = stretched(proof.queries, own.queries, shape.queries, shape.reach)
+    return Proof(lam, stretched(proof.edges, own.edges, shape.edges, shape.reach))

@@ -43,6 +43,11 @@ _TRIALS = 64
 _ROOM = 1e-9
 """Pairs of points on which convexity is tried, and the share by which rounding may break it."""
 
+_WAYS, _WAY, _WAY_STEPS = 4, 0.3, 64
+_TURNED, _JUMP = 0.25, 0.15
+"""Ways on which derivatives are watched, their length in log v, their steps; the share of the derivatives by which they
+must turn on the whole way to be looked at, and the share of that turn in one step, of 64, that is a jump."""
+
 _LEAST_WEIGHT = 1e-12
 """Derivatives below this share of the largest are raised to it: every query is to be answered."""
 
@@ -116,6 +121,20 @@ class OwnFunction:
             in_v &= self._evaluate((a + b) / 2)[0] <= sum(ends) / 2 + room
             in_logs &= self._evaluate(np.sqrt(a * b))[0] <= sum(ends) / 2 + room
         return "convex" if in_v else "convex in the logarithms" if in_logs else "neither"
+
+    def jumps(self, v: RealVector, seed: int = 0) -> bool:
+        """Whether derivatives jump on some way from a point to others near it, as those of v.max() do.
+
+        On a way of many small steps smooth derivatives change little in each; where they jump, one step is most of all.
+        """
+        rng = np.random.default_rng(seed)
+        for _ in range(_WAYS):
+            end = _WAY * rng.standard_normal(v.size)
+            slopes = np.array([self._evaluate(v * np.exp(t * end))[1] for t in np.linspace(0, 1, _WAY_STEPS + 1)])
+            turned = np.abs(np.diff(slopes, axis=0)).sum(axis=1)
+            if turned.sum() > _TURNED * np.abs(slopes).sum(axis=1).mean() and turned.max() > _JUMP * turned.sum():
+                return True
+        return False
 
 
 def steps(problem: Problem, *, gap: float) -> Iterator[Progress[SquareMatrix, Proof]]:
