@@ -13,6 +13,7 @@ import click
 
 from hdmm_bf import __version__
 from hdmm_bf._display import plain
+from hdmm_bf.cli.advise import advise
 from hdmm_bf.cli.compare import compare
 from hdmm_bf.cli.doctor import doctor
 from hdmm_bf.cli.explain import explain
@@ -57,6 +58,7 @@ def app(context: click.Context) -> None:
 for command in (
     explain,
     init,
+    advise,
     bound,
     fit,
     certify,

@@ -7,6 +7,7 @@ import importlib.util
 import io
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hdmm_bf import _display
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage as AxesImage
 else:  # matplotlib is an extra, imported when something is drawn
     Axes = AxesImage = Figure = object
+
+FIGURES = (".svg", ".png", ".pdf")
+"""Kinds of file that a figure is written as."""
 
 WIDTH = 5.4
 """Inches. Text of 10 points is then readable at the width of a phone and not huge on a desk."""
@@ -84,3 +88,13 @@ def as_svg(figure: Figure, *, name: str) -> str:
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     bare = _OUTER.sub("", buffer.getvalue()).replace("xlink:href", "href").strip()
     return _IDENTIFIERS.sub(rf"\g<1>{name}-", bare)
+
+
+def as_file(figure: Figure, path: str | Path) -> bytes:
+    """Return a figure as the content of a file, of the kind that the suffix says: .svg, .png or .pdf."""
+    kind = Path(path).suffix.lower().removeprefix(".")
+    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    with style():
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, dpi=200, metadata=dates.get(kind))
+    return buffer.getvalue()
