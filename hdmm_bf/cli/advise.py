@@ -11,7 +11,7 @@ from hdmm_bf._display import plain
 from hdmm_bf.cli.fit import code
 from hdmm_bf.cli.requests import inputs, problem_parameters, requested
 from hdmm_bf.cli.search_options import OBJECTIVE, SEED, TARGETS
-from hdmm_bf.cli.show import BEGAN, as_json, count, emit, option_number, progress
+from hdmm_bf.cli.show import as_json, count, emit, option_number, progress
 
 if TYPE_CHECKING:
     from hdmm_bf.fit.advice import Advice, TableError
@@ -60,7 +60,7 @@ def advise(
     if plot is not None:
         check_target(plot, FIGURES)
         check_apart([plot], inputs(context, asked))
-    with _limits.noting_interruptions() as pressed, _limits.counting_from(BEGAN), progress("advise") as show:
+    with _limits.noting_interruptions() as pressed, progress("advise") as show:
         made = advice.advise(
             asked.workload,
             asked.policy,
