@@ -38,6 +38,7 @@ NAMES = (
     "workers",
     "release",
     "histogram",
+    "records",
     "products",
     "memory",
     "scaling",
