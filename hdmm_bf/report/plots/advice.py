@@ -25,8 +25,7 @@ def advice(made: Advice) -> canvas.Figure:
         axis = figure.subplots()
         for (policy, noise), errors in curves.items():
             line, mark = _LINES[noise]
-            name = policy if len(policy) <= _LONGEST_NAME else f"{policy[: _LONGEST_NAME - 3]}..."
-            label = canvas.plain(f"{name}, {noise}")
+            label = f"{canvas.shortened(policy, _LONGEST_NAME)}, {noise}"
             axis.plot(epsilons, errors, line, color=colours[policy], marker=mark, markersize=4, label=label)
         axis.axvline(made.epsilon, color=canvas.GREY, linewidth=0.8, zorder=0)
         if all(error > 0 for errors in curves.values() for error in errors):
@@ -37,5 +36,5 @@ def advice(made: Advice) -> canvas.Figure:
         axis.set_xlabel("epsilon")
         axis.set_ylabel("root mean squared error (records)")
         axis.grid(axis="y", color="#e5e5e5")
-        figure.legend(loc="outside lower left", ncols=2)
+        canvas.legend(figure)
         return figure
