@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from hdmm_bf._checks import fail
@@ -12,8 +13,8 @@ KINDS = ("table", "ranges", "prefixes", "total")
 
 
 def is_words(text: str) -> bool:
-    """Whether a text starts as a list of tables does: with the kind of a table, alone or before a blank."""
-    return text.strip().rstrip(";").split(maxsplit=1)[:1] in [[kind] for kind in KINDS]
+    """Whether a text starts as a list of tables does: with the kind of a table, and then a blank, `;` or nothing."""
+    return re.match(rf"\s*({'|'.join(KINDS)})(\s|;|$)", text) is not None
 
 
 def parse_words(text: str) -> Tables:

@@ -57,7 +57,8 @@ def product():
 
 
 def title(figure):
-    return figure.get_suptitle()
+    """The title, whose lines are broken where the figure is too narrow."""
+    return " ".join(figure.get_suptitle().split())
 
 
 def assert_labelled(figure):

@@ -159,7 +159,7 @@ def test_edges_by_attribute_are_found_only_where_the_policy_is_a_product():
 def test_attributes_are_named_in_pictures_and_facts(page):
     assert "district (4) x sex (2): 8 cells" in page
     figure = bf.plots.policy_graph(bf.policies(district="bounded", sex="bounded").on(PLACES))
-    assert [axis.get_title() for axis in figure.axes] == ["district: 4 values", "sex: 2 values"]
+    assert [axis.get_title(loc="left") for axis in figure.axes] == ["district: 4 values", "sex: 2 values"]
     assert {text.get_text() for axis in figure.axes for text in axis.texts} >= {"Ahorn", "F"}
 
 

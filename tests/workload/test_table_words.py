@@ -19,6 +19,7 @@ BUDGET = ("--epsilon", "1", "--delta", "1e-6")
     [
         ("table age", bf.table("age")),
         ("table age 'home region'; total", bf.table("age", "home region") + bf.total()),
+        ("total; table age", bf.total() + bf.table("age")),
         ("ranges age by 'home region';", bf.ranges("age", by="home region")),
         ('prefixes age;table "home region"', bf.prefixes("age") + bf.table("home region")),
     ],
