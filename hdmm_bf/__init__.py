@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hdmm_bf.data.histogram import histogram
     from hdmm_bf.data.tables import Records
     from hdmm_bf.domain import Domain
-    from hdmm_bf.fit import Fit, bound, certify, compare, fit, load, memory_needed  # type: ignore[no-redef]
+    from hdmm_bf.fit import Advice, Fit, advise, bound, certify, compare, fit, load, memory_needed  # type: ignore[no-redef]
     from hdmm_bf.policy import Policies, Policy, policies
     from hdmm_bf.problem import transform
     from hdmm_bf.problem.inputs import problem
@@ -45,6 +45,7 @@ _MODULES = {
     "workload": "workload",
 }
 _NAMES = {
+    "Advice": "fit",
     "Bounds": "bounds",
     "Certificate": "certificate",
     "Domain": "domain",
@@ -59,6 +60,7 @@ _NAMES = {
     "Release": "release.release",
     "Tables": "workload",
     "Workload": "workload",
+    "advise": "fit",
     "bound": "fit",
     "certify": "fit",
     "compare": "fit",
@@ -79,6 +81,7 @@ _NAMES = {
 }
 
 __all__ = [
+    "Advice",
     "Bounds",
     "Certificate",
     "Domain",
@@ -94,6 +97,7 @@ __all__ = [
     "Tables",
     "Workload",
     "__version__",
+    "advise",
     "bound",
     "bounds",
     "certify",

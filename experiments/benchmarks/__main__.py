@@ -39,6 +39,7 @@ NAMES = (
     "release",
     "noise",
     "histogram",
+    "records",
     "products",
     "memory",
     "scaling",

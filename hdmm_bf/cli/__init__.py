@@ -13,6 +13,7 @@ import click
 
 from hdmm_bf import __version__
 from hdmm_bf._display import plain
+from hdmm_bf.cli.advise import advise
 from hdmm_bf.cli.compare import compare
 from hdmm_bf.cli.doctor import doctor
 from hdmm_bf.cli.explain import explain
@@ -25,6 +26,7 @@ from hdmm_bf.cli.report import report
 from hdmm_bf.cli.reproduce import reproduce
 from hdmm_bf.cli.share import export, verify
 from hdmm_bf.cli.show import INTERRUPTED
+from hdmm_bf.cli.statement import statement
 
 
 class _InOrder(click.Group):
@@ -36,6 +38,12 @@ class _InOrder(click.Group):
             formatter.write("\n")
             for line in filter(None, map(str.strip, (self.help or "").splitlines())):
                 formatter.write_text(line)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Name the options of the program itself on one line, then list the commands."""
+        with formatter.indentation():
+            formatter.write_text("Options: -h, --help, also after a command; --version.")
+        self.format_commands(ctx, formatter)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order they were added."""
@@ -57,6 +65,7 @@ def app(context: click.Context) -> None:
 for command in (
     explain,
     init,
+    advise,
     bound,
     fit,
     certify,
@@ -66,6 +75,7 @@ for command in (
     plan,
     release,
     report,
+    statement,
     ledger,
     reproduce,
     doctor,

@@ -128,5 +128,5 @@ def _noises(asked: Request, show: Callable[[TracePoint], None]) -> tuple[list[st
         lines.append(f"  {row.noise:<10}{numbers}  {row.promise:<24}{row.family}")
     if floor is not None:
         lines.append(f"  {'any':<10}{floor:>12.6g}  no unbiased mechanism with this promise is below")
-    records = [{k: v for k, v in row._asdict().items() if k != "fit"} for row in rows]
+    records = [{k: v for k, v in row._asdict().items() if k not in ("fit", "plan")} for row in rows]
     return lines, {"rows": records, "budget": budget, "objective": goal.kind, "any_unbiased_rmse": floor}

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     help="For Gaussian noise: analytic, or zcdp.",
 )
 @click.option("--out", "-o", metavar="FILE", help="Answers: .csv, .parquet, .json or .xlsx.")
-@click.option("--queries", metavar="W", help="Answer this workload instead, on the same domain.")
+@click.option("--queries", metavar="W", help="Answer these instead: a spec, or 'table age; total'.")
 @click.option("--estimate", metavar="FILE", help="Also write the estimated histogram.")
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")
 @click.option(

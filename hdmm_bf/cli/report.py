@@ -16,8 +16,10 @@ from hdmm_bf.cli.show import as_json, emit
 )
 @click.argument("bundle")
 @click.option("--out", "-o", required=True, metavar="FILE", help="The page to write: FILE.html.")
+@click.option("--release", "released", metavar="FILE", help="Show the table that a release wrote: .csv or .parquet.")
+@click.option("--map", "geojson", metavar="FILE", help="Draw districts on this map, GeoJSON with their labels.")
 @as_json
-def report(bundle: str, out: str, as_json: bool) -> None:
+def report(bundle: str, out: str, released: str | None, geojson: str | None, as_json: bool) -> None:
     """Write one self-contained HTML page about BUNDLE: what is hidden, what is public, how good it is, with pictures.
 
     The page loads nothing from anywhere and can be mailed or printed. Needs matplotlib: pip install 'hdmm-bf[plot]'.
@@ -27,9 +29,9 @@ def report(bundle: str, out: str, as_json: bool) -> None:
     from hdmm_bf.report.export import check_apart, check_target
 
     check_target(out, SUFFIXES)
-    check_apart([out], [bundle])
+    check_apart([out], [bundle, released, geojson])
     made = loading.load(bundle)
-    path = write_report(made, out, bundle=os.path.basename(os.path.normpath(bundle)))
+    path = write_report(made, out, bundle=os.path.basename(os.path.normpath(bundle)), release=released, geojson=geojson)
     if as_json:
         emit({"bundle": bundle, "file": str(path), **made.summary()})
     else:

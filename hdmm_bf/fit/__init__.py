@@ -1,6 +1,7 @@
 """Fitting: from a workload and a policy to a certified strategy that users hold, store and compare."""
 
-from hdmm_bf.fit.comparison import Row, compare
+from hdmm_bf.fit.advice import Advice, advise
+from hdmm_bf.fit.comparison import Comparison, Row, compare
 from hdmm_bf.fit.dense import default_seconds
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.given import certify
@@ -10,8 +11,11 @@ from hdmm_bf.fit.run import bound, fit
 from hdmm_bf.problem.inputs import as_policy, as_workload
 
 __all__ = [
+    "Advice",
+    "Comparison",
     "Fit",
     "Row",
+    "advise",
     "as_policy",
     "as_workload",
     "bound",

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import qr, solve_triangular
 
+from hdmm_bf import _display
 from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import Noise, SquareMatrix
 from hdmm_bf.certificate.goals import Reached, reached
+from hdmm_bf.data.frames import frame
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.run import fit
 from hdmm_bf.problem.goal import TOTAL
@@ -42,7 +44,42 @@ class Row(NamedTuple):
     objective_value: float | None = None
 
 
-def compare(workload: object, policy: object, *, noise: Noise, **options: Any) -> tuple[list[Row], Fit]:
+class Comparison(NamedTuple):
+    """Mechanisms side by side, best first, and our fit; `rows, fit = compare(...)` takes it apart.
+
+    Attributes:
+        rows: one a mechanism.
+        fit: ours, with its bounds.
+    """
+
+    rows: list[Row]
+    fit: Fit
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return name, unit_error, ratio_to_lower, kind, worst_variance and objective_value, in columns."""
+        return {name: [getattr(row, name) for row in self.rows] for name in Row._fields}
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """Return one row a mechanism, as a frame of pandas, polars or pyarrow."""
+        return frame(self.columns(), library, where="comparison.to_frame")
+
+    def _repr_html_(self) -> str:
+        head = ("mechanism", "from", "unit error", "error / bound", "worst variance")
+        rows = [
+            (r.name, r.kind, f"{r.unit_error:.6g}", _number(r.ratio_to_lower), _number(r.worst_variance))
+            for r in self.rows
+        ]
+        problem = self.fit.problem
+        name = f"{problem.workload.title} under {problem.policy.title}, {self.fit.noise} noise"
+        bound = _display.facts_table([("proven bound", f"{self.fit.matrix_bound:.6g}")])
+        return _display.card("Comparison", name, _display.table(head, rows), bound)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.6g}"
+
+
+def compare(workload: object, policy: object, *, noise: Noise, **options: Any) -> Comparison:
     """Return the paper's, the classical and our mechanisms, best first, and our fit with its bounds.
 
     With a goal other than the total, the best is what has least of it. On domains too large for dense matrices the
@@ -56,7 +93,7 @@ def compare(workload: object, policy: object, *, noise: Noise, **options: Any) -
     """
     made = fit(workload, policy, noise=noise, **options)
     others = made.status != "exact" and made.strategy.kind != ProductStrategy.kind
-    return compare_with_baselines(made, others=others)[0], made
+    return Comparison(compare_with_baselines(made, others=others)[0], made)
 
 
 def compare_with_baselines(made: Fit, *, others: bool) -> tuple[list[Row], list[Draft], dict[str, str]]:

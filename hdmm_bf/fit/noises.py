@@ -13,7 +13,7 @@ from hdmm_bf._types import Noise, RealVector
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.problem.goal import Goal
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.release.plan import plan
+from hdmm_bf.release.plan import Plan, plan
 from hdmm_bf.release.privacy import NAMES, noise_variance
 from hdmm_bf.strategies import limits
 from hdmm_bf.strategies.gaussian.own import OwnFunction, seen
@@ -33,6 +33,7 @@ class NoiseRow(NamedTuple):
         worst_stddev: largest standard deviation of an answer; None where there are too many to look at each.
         asked: what a release has of the goal, see `asked_of`; the noises are in its order.
         fit: the fit.
+        plan: the plan of its release.
     """
 
     noise: Noise
@@ -42,6 +43,7 @@ class NoiseRow(NamedTuple):
     worst_stddev: float | None
     asked: float
     fit: Fit
+    plan: Plan
 
 
 ASKED = {
@@ -109,18 +111,19 @@ def compare_noises(
             except InputError as refusal:
                 refusals.append(refusal)
                 continue
-        rows.append(_row(problem, made, budget))
+        rows.append(noise_row(problem, made, budget))
     if not rows:
         raise refusals[0]
     return sorted(rows, key=lambda row: row.asked)
 
 
-def _row(problem: Problem, made: Fit, budget: dict[str, float]) -> NoiseRow:
+def noise_row(problem: Problem, made: Fit, budget: dict[str, float]) -> NoiseRow:
+    """Return what a release of a fit has at a budget."""
     promise = ", ".join(f"{name} {value:g}" for name, value in budget.items())
     settled = plan(made, epsilon=budget["epsilon"], delta=budget.get("delta"))
     total = problem.goal.kind == "total"
     asked = settled.rmse if total else asked_of(problem, made.recovery.variances(problem.workload, settled))
-    return NoiseRow(made.noise, made.family, promise, settled.rmse, settled.worst_stddev, asked, made)
+    return NoiseRow(made.noise, made.family, promise, settled.rmse, settled.worst_stddev, asked, made, settled)
 
 
 def _wanted(goal: Goal) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from hdmm_bf.domain import Domain
 from hdmm_bf.policy.graph import BOTTOM, Policy
 
 _PLAIN = re.compile(r"[a-z]+")
+_MOST_EDGES = 2_000_000
 
 
 def pairs_in_words(policy: Policy) -> str | None:
@@ -24,13 +25,38 @@ def pairs_in_words(policy: Policy) -> str | None:
     None where attributes have no names of their own, where the presence of a record is hidden, or where edges join
     values of several attributes: then the meaning of the policy says it.
     """
-    factors = (policy,) if policy.domain.num_attributes == 1 else policy.factors
-    if not policy.domain.has_own_names or factors is None or len(factors) != policy.domain.num_attributes:
+    found = attribute_edges(policy) if policy.domain.has_own_names else None
+    if found is None or any(np.any(edges[:, 1] == BOTTOM) for edges in found):
         return None
-    if any(np.any(f.edges[:, 1] == BOTTOM) for f in factors):
-        return None
-    said = [_pairs(policy.domain.only(i), f.edges) for i, f in enumerate(factors) if f.num_edges]
+    said = [_pairs(policy.domain.only(i), edges) for i, edges in enumerate(found) if len(edges)]
     return ", or ".join(said) or None
+
+
+def attribute_edges(policy: Policy) -> list[EdgeArray] | None:
+    """Return the edges between the values of every attribute, where a record changes one attribute at a time.
+
+    None where the policy is no such product: an edge changes several attributes, or is there for some values of the
+    others alone. Edges that are written out are looked at; more of them than `_MOST_EDGES` are not.
+    """
+    sizes, factors = policy.domain.sizes, policy.factors
+    if len(sizes) == 1:
+        return [policy.edges]
+    if factors is not None and len(factors) == len(sizes):
+        return [factor.edges for factor in factors]
+    if policy.num_edges > _MOST_EDGES or policy.has_bottom:
+        return None
+    ends = [np.stack(np.unravel_index(policy.edges[:, k], sizes), axis=1) for k in (0, 1)]
+    changes = ends[0] != ends[1]
+    if np.any(changes.sum(axis=1) != 1):
+        return None
+    found = []
+    for i, size in enumerate(sizes):
+        own = np.stack([end[changes[:, i], i] for end in ends], axis=1)
+        pairs, counts = np.unique(np.sort(own, axis=1), axis=0, return_counts=True)
+        if np.any(counts != policy.num_cells // size):
+            return None
+        found.append(pairs.reshape(-1, 2).astype(np.int64))
+    return found
 
 
 def _pairs(domain: Domain, edges: EdgeArray) -> str:

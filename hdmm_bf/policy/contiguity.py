@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from hdmm_bf.domain import Domain
 from hdmm_bf.policy.constructors import from_edges
 from hdmm_bf.policy.graph import Policy
 from hdmm_bf.policy.node_names import label_numbers, labels_of, own_numbers
+
+Ring: TypeAlias = list[tuple[float, float]]
+"""The points of a closed border."""
 
 _ADVICE = "Write a FeatureCollection of polygons, each with a property that is its label."
 _PLACES = 9
@@ -37,12 +40,8 @@ def is_geojson(content: Any) -> bool:
 
 def from_geojson(content: dict[str, Any], file: Path, domain: Domain | None) -> Policy:
     """Return the policy that hides in which of two neighbouring districts a record is."""
-    features = content.get("features")
-    if not isinstance(features, list) or not features or not all(isinstance(f, dict) for f in features):
-        raise _refused(file, "it has no list of features")
-    names = [f.get("id", i) for i, f in enumerate(features)]
-    if len(set(map(str, names))) < len(names):
-        names = list(range(len(features)))
+    features = _features(content, file)
+    names = _feature_names(features)
     cells, numbers = _cells(features, names, domain)
     points = [set(_points(f.get("geometry"), file)) for f in features]
     ends = [(numbers[names[i]], numbers[names[j]]) for i, j in _touching(points)]
@@ -51,6 +50,36 @@ def from_geojson(content: dict[str, Any], file: Path, domain: Domain | None) -> 
     alone = cells.num_cells - len({end for pair in ends for end in pair})
     notes = (f"{alone} of {cells.num_cells} districts have no neighbour on the map",) if alone else ()
     return Policy(cells, made.spec, made.meaning, made.stored, notes=(*made.notes, *notes))
+
+
+def outlines(content: dict[str, Any], file: Path, domain: Domain) -> list[list[Ring]]:
+    """Return the rings of every district, by the number that its label has in a domain of one attribute.
+
+    A district that is not on the map has none.
+    """
+    features = _features(content, file)
+    names = _feature_names(features)
+    _, numbers = _cells(features, names, domain)
+    found: list[list[Ring]] = [[] for _ in range(domain.num_cells)]
+    for name, feature in zip(names, features, strict=True):
+        if numbers[name] >= domain.num_cells:
+            problem = f"is number {numbers[name]}, and there are {domain.num_cells} values"
+            raise fail("policy.read", f"district {name!r}", problem, _ADVICE)
+        found[numbers[name]] = list(_rings(feature.get("geometry"), file))
+    return found
+
+
+def _features(content: dict[str, Any], file: Path) -> list[Any]:
+    features = content.get("features")
+    if not isinstance(features, list) or not features or not all(isinstance(f, dict) for f in features):
+        raise _refused(file, "it has no list of features")
+    return features
+
+
+def _feature_names(features: list[Any]) -> list[Any]:
+    """Return what features are called on the map: their identifiers where these differ, else their numbers."""
+    names = [f.get("id", i) for i, f in enumerate(features)]
+    return list(range(len(features))) if len(set(map(str, names))) < len(names) else names
 
 
 def _cells(features: list[Any], names: list[Any], domain: Domain | None) -> tuple[Domain, dict[Any, int]]:
@@ -73,20 +102,29 @@ def _cells(features: list[Any], names: list[Any], domain: Domain | None) -> tupl
 
 def _points(geometry: Any, file: Path) -> Iterator[tuple[float, float]]:
     """Return the vertices of all rings of a polygon, or of several."""
+    for ring in _rings(geometry, file):
+        yield from ((round(x, _PLACES), round(y, _PLACES)) for x, y in ring)
+
+
+def _rings(geometry: Any, file: Path) -> Iterator[Ring]:
+    """Return the rings of a polygon, or of several."""
     kind = str(geometry.get("type")) if isinstance(geometry, dict) else ""
-    depth = {"Polygon": 2, "MultiPolygon": 3}.get(kind)
+    depth = {"Polygon": 1, "MultiPolygon": 2}.get(kind)
     if depth is None:
         raise _refused(file, "a feature is no polygon")
-    rings: list[Any] = [geometry.get("coordinates")]
+    parts: list[Any] = [geometry.get("coordinates")]
     for _ in range(depth):
-        if not all(isinstance(part, list) for part in rings):
+        if not all(isinstance(part, list) for part in parts):
             raise _refused(file, "a polygon is damaged")
-        rings = [part for parts in rings for part in parts]
-    for point in rings:
-        number = isinstance(point, list) and len(point) >= 2 and all(isinstance(v, int | float) for v in point[:2])
-        if not number:
+        parts = [ring for rings in parts for ring in rings]
+    for ring in parts:
+        if not isinstance(ring, list) or not all(map(_is_point, ring)):
             raise _refused(file, "a polygon is damaged")
-        yield round(float(point[0]), _PLACES), round(float(point[1]), _PLACES)
+        yield [(float(point[0]), float(point[1])) for point in ring]
+
+
+def _is_point(point: Any) -> bool:
+    return isinstance(point, list) and len(point) >= 2 and all(isinstance(v, int | float) for v in point[:2])
 
 
 def _touching(points: list[set[tuple[float, float]]]) -> list[tuple[int, int]]:

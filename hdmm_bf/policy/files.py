@@ -12,9 +12,9 @@ import numpy as np
 
 from hdmm_bf._checks import csv_rows, fail, naming, nearest, readable_file, utf8_text, written_real, written_whole
 from hdmm_bf._types import JsonObject
-from hdmm_bf.domain import DomainLike, as_domain
+from hdmm_bf.domain import Domain, DomainLike, as_domain
 from hdmm_bf.policy.constructors import from_edges
-from hdmm_bf.policy.contiguity import from_geojson, is_geojson
+from hdmm_bf.policy.contiguity import Ring, from_geojson, is_geojson, outlines
 from hdmm_bf.policy.graph import BOTTOM, Policy
 from hdmm_bf.policy.interop import from_networkx
 from hdmm_bf.policy.node_names import BOTTOM_NAME, FIRST_UNUSABLE, labels_of, unknown_label
@@ -51,6 +51,16 @@ def read(path: str | Path, *, domain: DomainLike | None = None) -> Policy:
         graph = _node_link(file, content)
     with naming(file):
         return from_networkx(graph, domain=domain, spec=str(file))
+
+
+def read_outlines(path: str | Path, domain: Domain) -> list[list[Ring]]:
+    """Read a map (GeoJSON): the rings of every district, by the number of its label in a domain of one attribute."""
+    file = readable_file("policy.read", path)
+    content = _json_content(file)
+    if not is_geojson(content):
+        raise fail("policy.read", file, "is no map", "Give GeoJSON, a FeatureCollection of polygons.")
+    with naming(file):
+        return outlines(content, file, domain)
 
 
 def _read_csv(file: Path, domain: DomainLike | None) -> Policy:

@@ -15,6 +15,7 @@ from hdmm_bf.policy import Policies, Policy
 from hdmm_bf.problem.goal import Function, Groups, Targets, goal, is_public_query
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.workload import Tables, Workload
+from hdmm_bf.workload.table_words import is_words, parse_words
 
 
 def problem(
@@ -68,7 +69,14 @@ def as_workload(value: object, *, domain: Domain | None = None) -> Workload:
 
 
 def as_queries(text: str, domain: Domain) -> Workload:
-    """Read a spec or a path of queries on a domain, whose names and labels they get where their sizes are the same."""
+    """Read queries on a domain, whose names and labels they get where their sizes are the same.
+
+    Args:
+        text: a spec, a path, or tables in words such as "table age region; ranges age by region".
+        domain: the cells.
+    """
+    if is_words(text):
+        return parse_words(text).on(domain)
     made = None if domain.has_own_names and ":" not in text else workloads.parse(text)
     return workloads.parse(text, domain=domain) if made is None or made.domain.sizes == domain.sizes else made
 

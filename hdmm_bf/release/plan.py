@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import cached_property, singledispatch
 from typing import Any, Literal, Protocol, TypeAlias, final, get_args, runtime_checkable
 
+from hdmm_bf import _display
 from hdmm_bf._checks import fail
 from hdmm_bf._types import JsonObject, Noise, RealVector
 from hdmm_bf.bounds.unbiased import unbiased_error
@@ -23,7 +24,7 @@ from hdmm_bf.release import analytic, tree_noise
 from hdmm_bf.release import noise as samplers
 from hdmm_bf.release.noise import Sampler
 from hdmm_bf.release.people import checked_per_person, for_people, moved_together
-from hdmm_bf.release.privacy import gaussian_sigma, noise_variance, weak_promises, zcdp_epsilon, zcdp_rho
+from hdmm_bf.release.privacy import NAMES, gaussian_sigma, noise_variance, weak_promises, zcdp_epsilon, zcdp_rho
 from hdmm_bf.release.tree_noise import TreeSampler
 from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, Strategy, TreeNorm
 
@@ -178,6 +179,19 @@ class Plan:
             return f"{by}{whom}"
         by = by if self.mu is None else f"mu = {self.mu:.6g} (GDP)"
         return f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, by {by}{whom}"
+
+    def _repr_html_(self) -> str:
+        worst, floor = self.worst_stddev, self.any_unbiased_rmse
+        rows = [
+            ("privacy", self.promise),
+            ("noise", "none: every answer is public" if self.sampler is None else NAMES[self.noise]),
+            ("queries", str(self.num_queries)),
+            ("rmse of an answer", f"{self.rmse:.4g}"),
+            *([] if worst is None else [("largest standard deviation", f"{worst:.4g}")]),
+            *([] if floor is None else [("no unbiased mechanism is below", f"{floor:.4g}")]),
+            *(("warning", sentence) for sentence in self.warnings),
+        ]
+        return _display.card("Plan", "of a release; nothing was read or spent", _display.facts_table(rows))
 
     @property
     def warnings(self) -> list[str]:

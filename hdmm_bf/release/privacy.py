@@ -51,6 +51,25 @@ def noise_variance(
     return gaussian_sigma(epsilon, delta) ** 2
 
 
+def guess_probability(
+    *, epsilon: float | None = None, delta: float | None = None, rho: float | None = None, mu: float | None = None
+) -> float:
+    """Return how often, at most, somebody is right who guesses which of two hidden values a record has.
+
+    Both values are equally likely beforehand and all other records are known. With mu (Gaussian differential privacy)
+    it is Phi(mu / 2), which the Gaussian mechanism attains; else (e^epsilon + delta) / (1 + e^epsilon), which
+    randomised response attains; with rho alone 1/2 + sqrt(rho / 8), by Pinsker's inequality.
+    """
+    if mu is not None:
+        return math.exp(float(log_ndtr(mu / 2)))
+    if epsilon is not None:
+        odds = math.exp(-_positive("epsilon", epsilon))
+        return min((1 + (delta or 0.0) * odds) / (1 + odds), 1.0)
+    if rho is None:
+        raise fail("privacy", "no parameter", "bounds no guess", "Give epsilon, rho or mu.")
+    return min(0.5 + math.sqrt(_positive("rho", rho) / 8), 1.0)
+
+
 def gaussian_sigma(epsilon: float, delta: float) -> float:
     """Return the least standard deviation that makes Gaussian noise (epsilon, delta)-private at sensitivity 1.
 

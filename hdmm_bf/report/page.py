@@ -19,13 +19,13 @@ _CSS = """
 body { margin: 0 auto; max-width: 46rem; padding: 1.5rem 1.1rem 4rem; color: var(--ink); background: var(--paper);
   font: 1rem/1.55 system-ui, sans-serif; overflow-wrap: anywhere; }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: 0.5rem 0 0.3rem; }
-h2 { font-size: 1.2rem; margin: 2.2rem 0 0.5rem; }
+h2 { font-size: 1.2rem; margin: 2.2rem 0 0.5rem; } h3 { font-size: 1rem; margin: 1.2rem 0 0.3rem; }
 nav { font-size: 0.9rem; } nav a { margin-right: 0.9rem; display: inline-block; }
 a { color: inherit; }
 figure { margin: 1rem 0; }
 .card { background: #ffffff; border: 1px solid var(--line); border-radius: 0.4rem; padding: 0.7rem;
   text-align: center; }
-.card svg { width: 100%; max-width: 36rem; height: auto; display: inline-block; }
+.card svg { width: 100%; max-width: 31rem; height: auto; display: inline-block; }
 figcaption, .soft { color: var(--soft); font-size: 0.92rem; } figcaption { margin-top: 0.4rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; overflow-wrap: break-word; }
@@ -33,6 +33,9 @@ th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.7rem 0.3rem 0;
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 tr.own { font-weight: 600; }
 pre { background: var(--code); padding: 0.7rem; border-radius: 0.4rem; white-space: pre-wrap; }
+@media (max-width: 30rem) {
+  body { padding: 1rem 0.6rem 3rem; } .card { padding: 0.3rem; } th, td { padding-right: 0.5rem; font-size: 0.92rem; }
+}
 @media print {
   :root { --ink: #000000; --soft: #333333; --paper: #ffffff; --line: #999999; --code: #f3f5f7; }
   body { max-width: none; padding: 0; font-size: 10.5pt; }

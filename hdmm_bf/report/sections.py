@@ -9,7 +9,7 @@ import numpy as np
 
 from hdmm_bf import __version__
 from hdmm_bf import policy as policies
-from hdmm_bf._display import facts_table, percent, text
+from hdmm_bf._display import facts_table, percent, text, word
 from hdmm_bf.fit import Fit, Row
 from hdmm_bf.problem.goal import is_public_query
 from hdmm_bf.release.plan import plan
@@ -181,6 +181,9 @@ def _proven(fit: Fit) -> str:
 def _domain(fit: Fit) -> str:
     domain = fit.problem.policy.domain
     cells = _count(domain.num_cells, "cell", "cells")
+    if domain.has_own_names:
+        named = [f"{word(name)} ({size})" for name, size in zip(domain.names, domain.sizes, strict=True)]
+        return f"{' x '.join(named)}: {cells}"
     return cells if domain.num_attributes == 1 else f"{domain}: {cells}"
 
 

@@ -88,3 +88,43 @@ def test_reprs_are_one_line(fit):
     for thing in (fit, out, fit.problem.policy, fit.problem.workload, fit.strategy):
         assert "\n" not in repr(thing)
         assert len(repr(thing)) < 160
+
+
+def test_a_plan_shows_its_promise_and_its_error(fit):
+    settled = bf.plan(fit, epsilon=20.0, delta=1e-6)
+    words = shown(settled)
+    for said in (settled.promise, "Gaussian noise", f"{settled.rmse:.4g}", f"{settled.worst_stddev:.4g}"):
+        assert said in words
+    assert settled.warnings[0] in words
+    assert "every answer is public" in shown(bf.plan(bf.fit("identity:4", "empty:4"), epsilon=1.0, delta=1e-6))
+
+
+def test_a_ledger_shows_what_was_spent_and_what_is_left(fit, tmp_path):
+    book = bf.Ledger(tmp_path / "spent.db", epsilon=2.0, delta=1e-5, new=True)
+    assert "epsilon = 2" in shown(book)
+    bf.release(fit, np.arange(16), epsilon=1.0, delta=1e-6, account=book.account("people"))
+    (balance,) = book.balances()
+    words = shown(book)
+    for said in ("people", "epsilon 1", balance.left, "threshold:16:3", f"{balance.epsilon_exact:.6g}"):
+        assert said in words
+
+
+def test_a_comparison_shows_its_rows_and_is_a_frame(fit):
+    made = bf.compare("all-range:6", "line:6", noise="gaussian")
+    rows, own = made
+    assert rows is made.rows
+    assert own is made.fit
+    words = shown(made)
+    for row in rows:
+        assert row.name in words
+        assert f"{row.unit_error:.6g}" in words
+    frame = made.to_frame("pandas")
+    assert frame["name"].tolist() == [row.name for row in rows]
+    assert frame["unit_error"].tolist() == [row.unit_error for row in rows]
+
+
+def test_advice_shows_every_candidate():
+    made = bf.advise("identity:4", "line:4", epsilon=1.0, delta=1e-6, max_seconds=1e-3)
+    words = shown(made)
+    assert f"{made.best().tables[0].rmse:.4g}" in words
+    assert "whether any one record is in the data at all" in words

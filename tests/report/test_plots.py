@@ -57,7 +57,8 @@ def product():
 
 
 def title(figure):
-    return figure.get_suptitle()
+    """The title, whose lines are broken where the figure is too narrow."""
+    return " ".join(figure.get_suptitle().split())
 
 
 def assert_labelled(figure):
@@ -268,3 +269,17 @@ def test_too_many_queries_for_the_worst_are_refused(ranges, monkeypatch):
     monkeypatch.setattr(worst, "MOST_LOOKED_AT", 10)
     with pytest.raises(ValueError, match="too many to draw"):
         plots.worst_queries(ranges)
+
+
+def test_advice_is_drawn_with_a_line_for_every_candidate_at_its_errors():
+    made = bf.advise("prefix:4", "line:4", epsilon=2.0, delta=1e-6, max_seconds=1e-3)
+    figure = bf.plots.advice(made)
+    (axis,) = figure.axes
+    drawn = [line for line in axis.get_lines() if len(line.get_xdata()) == 7]
+    assert len(drawn) == len(made.candidates) == 1
+    assert drawn[0].get_xdata().tolist() == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
+    fit = made.best().fit
+    assert drawn[0].get_ydata().tolist() == [fit.rmse(epsilon=e, delta=1e-6) for e in drawn[0].get_xdata()]
+    assert drawn[0].get_label() == "given, gaussian"
+    assert bf.plots.as_file(figure, "a.png").startswith(b"\x89PNG")
+    assert bf.plots.as_file(figure, "a.pdf").startswith(b"%PDF")

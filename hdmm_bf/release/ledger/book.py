@@ -31,6 +31,7 @@ from hdmm_bf.release.ledger.losses import (
 )
 from hdmm_bf.release.ledger.migration import migrate, migrate_second, migrate_third
 from hdmm_bf.release.ledger.names import Claim, account_name, fingerprint
+from hdmm_bf.release.ledger.notebook import as_html
 
 if TYPE_CHECKING:
     from hdmm_bf.release.plan import Plan
@@ -212,6 +213,9 @@ class Ledger:
             rows = self._rows(base)
         account = None if name is None else _account_of(rows, account_name(name))
         return [row.entry for row in rows if account is None or row.account == account]
+
+    def _repr_html_(self) -> str:
+        return as_html(str(self.path), self.total, self.balances(), self.entries())
 
     def balances(self) -> list[Balance]:
         """Return for every account what was spent and what is left."""

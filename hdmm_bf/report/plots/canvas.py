@@ -6,7 +6,9 @@ import contextlib
 import importlib.util
 import io
 import re
+import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hdmm_bf import _display
@@ -19,8 +21,16 @@ if TYPE_CHECKING:
 else:  # matplotlib is an extra, imported when something is drawn
     Axes = AxesImage = Figure = object
 
-WIDTH = 5.4
-"""Inches. Text of 10 points is then readable at the width of a phone and not huge on a desk."""
+FIGURES = (".svg", ".png", ".pdf")
+"""Kinds of file that a figure is written as."""
+
+WIDTH = 4.4
+"""Inches. On a phone of 390 pixels text of 10 points is then 11 pixels high; on a desk it is not huge."""
+
+_LINE = 46
+"""Characters of a title that fit into the width."""
+_PAIR = 40
+"""Characters of the two longest labels of a legend that fit side by side."""
 
 # Okabe and Ito's colours.
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#666666"
@@ -60,13 +70,26 @@ def new_figure(question: str, *, height: float, note: str = "") -> Figure:
     from matplotlib.figure import Figure as Made
 
     figure = Made(figsize=(WIDTH, height), layout="constrained")
-    figure.suptitle(f"{question}\n{note}" if note else question, x=0.01, ha="left", fontsize=11)
+    lines = [line for words in (question, note) for line in textwrap.wrap(words, _LINE)]
+    figure.set_figheight(height + 0.18 * max(len(lines) - 2, 0))
+    figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=11)
     return figure
+
+
+def legend(figure: Figure) -> None:
+    """Put the legend of all axes under the figure, in two columns where the labels are short."""
+    labels = sorted((len(label) for axis in figure.axes for label in axis.get_legend_handles_labels()[1]), reverse=True)
+    figure.legend(loc="outside lower left", ncols=2 if sum(labels[:2]) <= _PAIR else 1)
 
 
 def plain(text: str) -> str:
     """Return text that matplotlib takes literally, foreign characters escaped: two dollars make a formula."""
     return _display.plain(text).replace("$", r"\$")
+
+
+def shortened(name: str, most: int) -> str:
+    """Return a name with at most so many characters, as matplotlib takes it literally."""
+    return plain(name if len(name) <= most else f"{name[: most - 3]}...")
 
 
 def as_svg(figure: Figure, *, name: str) -> str:
@@ -84,3 +107,13 @@ def as_svg(figure: Figure, *, name: str) -> str:
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     bare = _OUTER.sub("", buffer.getvalue()).replace("xlink:href", "href").strip()
     return _IDENTIFIERS.sub(rf"\g<1>{name}-", bare)
+
+
+def as_file(figure: Figure, path: str | Path) -> bytes:
+    """Return a figure as the content of a file, of the kind that the suffix says: .svg, .png or .pdf."""
+    kind = Path(path).suffix.lower().removeprefix(".")
+    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    with style():
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, dpi=200, metadata=dates.get(kind))
+    return buffer.getvalue()

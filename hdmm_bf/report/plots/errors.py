@@ -73,7 +73,7 @@ def error_per_query(
             axis.axhline(bound, color="black", linewidth=1.0, linestyle=(0, (1, 2)), label=label)
         axis.set_xlabel("number of the query" if sizes is None else "cells in the query")
         axis.set_ylabel("standard deviation (records)")
-        figure.legend(loc="outside lower left", ncols=1 if others else 2)
+        canvas.legend(figure)
         return figure
 
 

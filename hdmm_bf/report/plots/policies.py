@@ -8,7 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from hdmm_bf._types import EdgeArray, IndexArray, JsonObject, RealMatrix, RealVector
-from hdmm_bf.policy import BOTTOM, Policy
+from hdmm_bf.domain import Domain
+from hdmm_bf.policy import BOTTOM, Policy, empty
+from hdmm_bf.policy.attribute_words import attribute_edges
+from hdmm_bf.policy.constructors import from_edges
 from hdmm_bf.report.plots import canvas
 from hdmm_bf.report.plots.layouts import around_hub, by_springs, on_circle, on_grid, on_path
 
@@ -25,15 +28,20 @@ _NEAR = 8
 _STRAIGHT = 1.5
 _PATH_BEND, _GRID_BEND = 0.5, 0.12
 _HUB_SHARE = 0.9
+_LONGEST_NAME, _LONGEST_LABEL = 16, 12
+"""Characters of the name of an attribute, and of a label, that are drawn."""
+_MOST_LABELS, _ACROSS = 30, 48
+"""Cells up to which labels are drawn; characters that stand side by side under a path."""
 
 
 class _Drawing(NamedTuple):
-    """The cells that are drawn, their places (BOTTOM last), and edges between rows of `places`."""
+    """The cells that are drawn, their places (BOTTOM last), edges between rows of `places`, and names of the cells."""
 
     cells: IndexArray
     places: RealMatrix
     edges: EdgeArray
     bend: float
+    names: tuple[str, ...] | None = None
 
 
 def policy_graph(policy: Policy) -> canvas.Figure:
@@ -41,14 +49,14 @@ def policy_graph(policy: Policy) -> canvas.Figure:
     with canvas.style():
         question = "Which values cannot be told apart? Joined ones:"
         parts = _parts(policy)
-        drawings = [_drawing(part) for part in parts[:_MOST_PANELS]]
+        drawings = [_named(_drawing(part), part) for part in parts[:_MOST_PANELS]]
         columns = min(2, len(drawings))
         rows = -(-len(drawings) // columns)
         height = 3.6 if len(drawings) == 1 else 0.6 + 2.2 * rows
         flat = len(drawings) == 1 and _is_flat(drawings[0])
         figure = canvas.new_figure(question, height=2.0 if flat else height, note=_note(policy, parts, drawings))
         axes = figure.subplots(rows, columns, squeeze=False).ravel()
-        word = "attribute" if len(parts) == policy.domain.num_attributes else "part"
+        names = _names(policy, len(parts))
         for number, axis in enumerate(axes):
             axis.set_axis_off()
             if number < len(drawings):
@@ -57,14 +65,33 @@ def policy_graph(policy: Policy) -> canvas.Figure:
                     shown, cells = drawings[number].cells.size, parts[number].num_cells
                     some = "" if shown == cells else f", {shown} drawn"
                     free = "" if parts[number].num_edges else ", public"
-                    axis.set_title(f"{word} {number + 1}: {cells} values{some}{free}", fontsize=9)
+                    axis.set_title(f"{names[number]}: {cells} values{some}{free}", fontsize=9)
         return figure
 
 
+def _names(policy: Policy, parts: int) -> list[str]:
+    """Name what is drawn: attributes by their names where they have some."""
+    if parts != policy.domain.num_attributes:
+        return [f"part {i + 1}" for i in range(parts)]
+    if not policy.domain.has_own_names:
+        return [f"attribute {i + 1}" for i in range(parts)]
+    return [canvas.shortened(name, _LONGEST_NAME) for name in policy.domain.names]
+
+
 def _parts(policy: Policy) -> list[Policy]:
-    """Return the policies to draw: the whole, or one an attribute where the whole is a product of many."""
+    """Return the policies to draw: the whole, or one an attribute where the whole is a product of many.
+
+    Attributes with names of their own are drawn one by one, with their labels.
+    """
+    own = attribute_edges(policy) if policy.domain.has_own_names and policy.domain.num_attributes > 1 else None
+    if own is not None and not policy.has_bottom:
+        return [_one(policy.domain.only(i), edges) for i, edges in enumerate(own)]
     flat = policy.domain.num_attributes <= 2 and policy.num_edges <= _EDGES_LISTED
     return [policy] if policy.factors is None or flat else list(policy.factors)
+
+
+def _one(domain: Domain, edges: EdgeArray) -> Policy:
+    return from_edges(edges[:, 0], edges[:, 1], domain) if len(edges) else empty(domain)
 
 
 def _note(policy: Policy, parts: list[Policy], drawings: list[_Drawing]) -> str:
@@ -95,6 +122,14 @@ def _drawing(policy: Policy) -> _Drawing:
     if np.bincount(joined.ravel()).max(initial=0) >= _HUB_SHARE * cells.size and len(joined) < 2 * cells.size:
         return _arranged(policy, cells, "hub")
     return _arranged(policy, cells, "circle" if len(joined) > _DENSE_SHARE * math.comb(cells.size, 2) else "springs")
+
+
+def _named(drawing: _Drawing, policy: Policy) -> _Drawing:
+    """Call the cells of one attribute by the labels of its values, where they have some."""
+    domain = policy.domain
+    if domain.num_attributes > 1 or domain.labels[0] is None:
+        return drawing
+    return drawing._replace(names=tuple(domain.value_name(0, int(cell)) for cell in drawing.cells))
 
 
 def _first(policy: Policy, numbers: tuple[int, ...], *, near: bool = False) -> IndexArray:
@@ -161,6 +196,7 @@ def _draw(axis: canvas.Axes, drawing: _Drawing, ink: float) -> None:
         _number(axis, drawing)
     else:
         axis.set_aspect("equal")
+        _label(axis, drawing)
     axis.margins(0.06, 0.06)
     axis.autoscale_view()
     if drawing.bend > _PATH_BEND / 2 and not np.any(drawing.edges == count):
@@ -168,10 +204,24 @@ def _draw(axis: canvas.Axes, drawing: _Drawing, ink: float) -> None:
 
 
 def _number(axis: canvas.Axes, drawing: _Drawing) -> None:
-    """Write the numbers of some cells under a path."""
+    """Write the numbers of some cells under a path, or their labels, as many as stand side by side."""
     step = 1 if drawing.cells.size <= _PATH_CELLS / 2 else 5
-    for cell, place in zip(drawing.cells[::step], drawing.places[:-1:step], strict=True):
-        axis.annotate(str(cell), place, (0, -9), textcoords="offset points", ha="center", va="top", fontsize=8)
+    written = list(map(str, drawing.cells)) if drawing.names is None else list(drawing.names)
+    longest = max(min(len(name), _LONGEST_LABEL) for name in written)
+    if drawing.names is not None:
+        step = max(step, -(-drawing.cells.size * (longest + 1) // _ACROSS))
+    for name, place in zip(written[::step], drawing.places[:-1:step], strict=True):
+        label = canvas.shortened(name, _LONGEST_LABEL)
+        axis.annotate(label, place, (0, -9), textcoords="offset points", ha="center", va="top", fontsize=8)
+
+
+def _label(axis: canvas.Axes, drawing: _Drawing) -> None:
+    """Write labels beside cells that have some, where there are not too many."""
+    if drawing.names is None or drawing.cells.size > _MOST_LABELS:
+        return
+    for name, place in zip(drawing.names, drawing.places[:-1], strict=True):
+        label = canvas.shortened(name, _LONGEST_LABEL)
+        axis.annotate(label, place, (0, 5), textcoords="offset points", ha="center", va="bottom", **_LABEL)
 
 
 def _curve(start: RealVector, end: RealVector, bend: float) -> RealMatrix:

@@ -16,6 +16,7 @@ LARGEST_SIDE = 240
 """Rows and columns drawn; larger matrices are pooled."""
 
 _MOST_BLOCKS, _MOST_FACTORS = 3, 4
+_LONGEST_NAME = 16
 
 
 def strategy_heatmap(fit: Fit) -> canvas.Figure:
@@ -23,11 +24,23 @@ def strategy_heatmap(fit: Fit) -> canvas.Figure:
     with canvas.style():
         if fit.num_rows == 0:
             return _nothing()
-        return tree_bars(fit, fit.strategy) if isinstance(fit.strategy, TreeNorm) else _drawn(fit.strategy)
+        return (
+            tree_bars(fit, fit.strategy)
+            if isinstance(fit.strategy, TreeNorm)
+            else _drawn(fit.strategy, _attributes(fit))
+        )
+
+
+def _attributes(fit: Fit) -> list[str]:
+    """Name the attributes as they are called, or by their numbers."""
+    domain = fit.problem.policy.domain
+    if not domain.has_own_names:
+        return [f"attribute {i + 1}" for i in range(domain.num_attributes)]
+    return [canvas.shortened(name, _LONGEST_NAME) for name in domain.names]
 
 
 @singledispatch
-def _drawn(strategy: object) -> canvas.Figure:
+def _drawn(strategy: object, names: list[str]) -> canvas.Figure:
     raise TypeError(f"no picture of {type(strategy).__name__}")
 
 
@@ -40,7 +53,7 @@ def _nothing() -> canvas.Figure:
 
 
 @_drawn.register
-def _(strategy: MatrixStrategy) -> canvas.Figure:
+def _(strategy: MatrixStrategy, names: list[str]) -> canvas.Figure:
     A = strategy.matrix()
     pooled, factor = _pooled(A)
     note = f"{A.shape[0]} measured queries, one a row" + (f"; a dot is {factor}" if factor else "")
@@ -57,7 +70,7 @@ def _(strategy: MatrixStrategy) -> canvas.Figure:
 
 
 @_drawn.register
-def _(strategy: ProductStrategy) -> canvas.Figure:
+def _(strategy: ProductStrategy, names: list[str]) -> canvas.Figure:
     blocks = sorted(strategy.blocks, key=lambda block: -block.num_rows)[:_MOST_BLOCKS]
     columns = min(_MOST_FACTORS, max(len(block.integers) for block in blocks))
     figure = canvas.new_figure(
@@ -68,7 +81,7 @@ def _(strategy: ProductStrategy) -> canvas.Figure:
     axes = figure.subplots(len(blocks), columns, squeeze=False)
     for number, block in enumerate(blocks):
         for attribute, axis in enumerate(axes[number]):
-            _factor(axis, block, attribute)
+            _factor(axis, block, attribute, names[attribute])
         axes[number, 0].set_ylabel(f"block of\n{block.num_rows} rows", fontsize=9)
     return figure
 
@@ -83,10 +96,10 @@ def _blocks_note(strategy: ProductStrategy, blocks: int, columns: int) -> str:
     return f"Drawn: {', '.join(words)}." if words else ""
 
 
-def _factor(axis: canvas.Axes, block: Block, attribute: int) -> None:
+def _factor(axis: canvas.Axes, block: Block, attribute: int, name: str) -> None:
     matrix = block.factor(attribute)
     _heat(axis, _pooled(matrix)[0], matrix.shape)
-    axis.set_title(f"attribute {attribute + 1}", fontsize=9)
+    axis.set_title(name, fontsize=9)
     axis.set_xlabel("value", fontsize=9)
     axis.tick_params(labelsize=8)
 

@@ -47,7 +47,7 @@ def worst_queries(
             _curve(axis, fit, stddev, allowed)
         else:
             _against(axis, fit, stddev, allowed)
-        figure.legend(loc="outside lower left", ncols=2)
+        canvas.legend(figure)
         return figure
 
 

@@ -1,0 +1,115 @@
+"""Districts on their map: coloured by a number each, or joined where the policy hides which of two a record is in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hdmm_bf._types import EdgeArray, RealMatrix, RealVector
+from hdmm_bf.policy.contiguity import Ring
+from hdmm_bf.report.plots import canvas
+
+if TYPE_CHECKING:
+    from matplotlib.path import Path as Outline
+
+_MOST_LABELS, _LONGEST_LABEL = 30, 12
+_MOST_EDGES = 1500
+
+
+def district_map(
+    outlines: Sequence[Sequence[Ring]],
+    names: Sequence[str],
+    *,
+    question: str,
+    values: RealVector | None = None,
+    unit: str = "",
+    edges: EdgeArray | None = None,
+) -> canvas.Figure:
+    """Draw districts, coloured by their values or joined by the edges of a policy.
+
+    Args:
+        outlines: for every district its rings; none for a district that is not on the map.
+        names: what the districts are called.
+        question: the title.
+        values: a number for every district, for the colours; NaN for none.
+        unit: what the numbers are.
+        edges: pairs of districts, drawn as lines between their middles.
+    """
+    from matplotlib.collections import LineCollection, PathCollection
+
+    with canvas.style():
+        drawn = [i for i, rings in enumerate(outlines) if rings]
+        below = 1.5 if values is not None else 0.7
+        figure = canvas.new_figure(question, height=below + canvas.WIDTH * _shape([outlines[i] for i in drawn]))
+        axis = figure.subplots()
+        paths = [_path(outlines[i]) for i in drawn]
+        shapes = PathCollection(paths, facecolor="#f3f5f7", edgecolor="#808080", linewidth=0.7)
+        axis.add_collection(shapes)
+        if values is not None:
+            shapes.set_array(np.ma.masked_invalid(np.asarray(values)[drawn]))
+            shapes.set_cmap("YlGnBu")
+            figure.colorbar(shapes, ax=axis, shrink=0.8, orientation="horizontal").set_label(unit, fontsize=9)
+        middles = np.array([_middle(outlines[i]) for i in drawn]).reshape(-1, 2)
+        if edges is not None:
+            lines = _lines(edges, drawn, middles)
+            axis.add_collection(LineCollection(lines, colors=canvas.BLUE, linewidths=1.2, alpha=0.8))
+            axis.scatter(middles[:, 0], middles[:, 1], s=12, color="black", zorder=3)
+        _label(axis, [names[i] for i in drawn], middles)
+        axis.set_axis_off()
+        axis.set_aspect("equal")
+        axis.autoscale_view()
+        return figure
+
+
+def _shape(outlines: Sequence[Sequence[Ring]]) -> float:
+    """Return height over width of a map, between a third and one and a half."""
+    corners = np.array([point for rings in outlines for ring in rings for point in ring]).reshape(-1, 2)
+    width, height = np.ptp(corners, axis=0) if len(corners) else (1.0, 1.0)
+    return float(np.clip(height / width if width > 0 else 1.5, 1 / 3, 1.5))
+
+
+def _path(rings: Sequence[Ring]) -> Outline:
+    from matplotlib.path import Path as Made
+
+    points = [point for ring in rings for point in ring]
+    codes = [Made.MOVETO if k == 0 else Made.LINETO for ring in rings for k in range(len(ring))]
+    return Made(points, codes)
+
+
+def _middle(rings: Sequence[Ring]) -> RealVector:
+    """Return the centre of the largest ring by area; the mean of its corners where it has no area."""
+    found = max((np.asarray(ring) for ring in rings), key=lambda ring: abs(_area(ring)))
+    area = _area(found)
+    if area == 0:
+        return np.asarray(found.mean(axis=0))
+    x, y = (found - found[0]).T
+    cross = x * np.roll(y, -1) - np.roll(x, -1) * y
+    centre = np.array([np.sum((x + np.roll(x, -1)) * cross), np.sum((y + np.roll(y, -1)) * cross)]) / (6 * area)
+    return np.asarray(found[0] + centre)
+
+
+def _area(ring: RealMatrix) -> float:
+    """Return the area of a ring with its sign (the shoelace formula)."""
+    x, y = (ring - ring[0]).T
+    return 0.5 * float(np.sum(x * np.roll(y, -1) - np.roll(x, -1) * y))
+
+
+def _lines(edges: EdgeArray, drawn: Sequence[int], middles: RealMatrix) -> list[RealMatrix]:
+    place = {district: k for k, district in enumerate(drawn)}
+    known = [(place[u], place[v]) for u, v in edges.tolist() if u in place and v in place]
+    return [middles[list(pair)] for pair in known[:_MOST_EDGES]]
+
+
+def _label(axis: canvas.Axes, names: Sequence[str], middles: RealMatrix) -> None:
+    if len(names) > _MOST_LABELS:
+        return
+    from matplotlib.patheffects import withStroke
+
+    halo = [withStroke(linewidth=2, foreground="white")]
+    for name, place in zip(names, middles, strict=True):
+        label = canvas.shortened(name, _LONGEST_LABEL)
+        axis.annotate(
+            label, place, (0, 5), textcoords="offset points", ha="center", fontsize=8, path_effects=halo, zorder=4
+        )
