@@ -289,10 +289,11 @@ class Fit:
         if self.unit_error == 0:
             problem = "the answers are public and have no error"
             raise fail("fit.epsilon_for", f"an error of {wanted:g}", problem, "Publish them.")
-        other: JsonObject = {} if delta is None else {"delta": delta, "accounting": accounting}
-        usual = reached({"epsilon": 1.0, **other})  # refuses what is wrong with delta and accounting
+        how: JsonObject = {"per_person": per_person}
+        other = how if delta is None else {"delta": delta, "accounting": accounting, **how}
+        usual = reached({"epsilon": 1.0, **other})  # refuses what is wrong with the arguments
         try:
-            found = self._epsilon(wanted, reached, delta, accounting)
+            found = self._epsilon(wanted, reached, delta, accounting, per_person)
             plan(self, epsilon=found, **other)
         except InputError as refused:
             advice = f"Ask for a {'smaller' if wanted > usual else 'larger'} one."
@@ -302,7 +303,12 @@ class Fit:
         return found
 
     def _epsilon(
-        self, wanted: float, reached: Callable[[JsonObject], float], delta: float | None, accounting: Accounting
+        self,
+        wanted: float,
+        reached: Callable[[JsonObject], float],
+        delta: float | None,
+        accounting: Accounting,
+        per_person: int | None,
     ) -> float:
         if delta is None:
             return loss_for(wanted, lambda epsilon: reached({"epsilon": epsilon, "per_person": per_person}))
