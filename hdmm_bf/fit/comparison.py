@@ -18,7 +18,7 @@ from hdmm_bf.problem.goal import TOTAL
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.drafts import Draft
 from hdmm_bf.strategies.laplace import portfolio
-from hdmm_bf.strategies.records import ProductStrategy
+from hdmm_bf.strategies.records import BY_FACTORS
 
 
 class Row(NamedTuple):
@@ -55,7 +55,7 @@ def compare(workload: object, policy: object, *, noise: Noise, **options: Any) -
         options: other arguments of `fit`, such as objective, targets, max_seconds, max_steps, seed, workers.
     """
     made = fit(workload, policy, noise=noise, **options)
-    others = made.status != "exact" and made.strategy.kind != ProductStrategy.kind
+    others = made.status != "exact" and made.strategy.kind not in BY_FACTORS
     return compare_with_baselines(made, others=others)[0], made
 
 

@@ -16,7 +16,8 @@ from hdmm_bf._types import RealMatrix, RealVector
 from hdmm_bf.matrix import Identity, Ones
 from hdmm_bf.problem.product import ProductProblem, Term
 from hdmm_bf.strategies.laplace import kronecker
-from hdmm_bf.strategies.laplace.kronecker import Attributes, KroneckerDraft, combined, reach, reaches
+from hdmm_bf.strategies.laplace.factors import reach
+from hdmm_bf.strategies.laplace.kronecker import Attributes, KroneckerDraft, combined, reaches
 from hdmm_bf.strategies.registry import Family
 from hdmm_bf.strategies.search import Callback, Progress, Status, search
 
@@ -49,7 +50,7 @@ def fit_union(
         The blocks together have L1 sensitivity at most 1 under the policy; each term is answered by its own block
         alone, and the error is the sum over the terms.
     """
-    if all(_is_table(term) for term in product.terms):
+    if is_closed(product):
         return _fit_tables(product)
     drafts = steps(product, seed=seed)
     found = search(
@@ -62,8 +63,16 @@ def fit_union(
     return found.best._replace(status=found.status)
 
 
+def is_closed(product: ProductProblem) -> bool:
+    """Whether all terms are tables of counts, which need no search."""
+    return all(_is_table(term) for term in product.terms)
+
+
 def steps(product: ProductProblem, *, seed: int) -> Iterator[UnionDraft]:
     """Yield the union after every step of its terms, one term after the other, from the identity for each on."""
+    if is_closed(product):
+        yield _fit_tables(product)
+        return
     pool = Attributes(product, seed)
     attributes = [pool.of(term) for term in product.terms]
     blocks = [combined(term, own) for term, own in zip(product.terms, attributes, strict=True)]
