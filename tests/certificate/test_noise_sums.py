@@ -82,7 +82,7 @@ CASES = {
 @pytest.fixture(scope="module", params=CASES)
 def fit(request):
     workload, policy, family = CASES[request.param]
-    made = bf.fit(workload, policy, noise="laplace", family=family, max_steps=6)
+    made = bf.fit(workload, policy, noise="laplace", family=family, max_steps=3)
     assert isinstance(made.strategy, NoiseSum)
     return made
 
@@ -147,7 +147,7 @@ def test_releases_have_the_stated_error_and_exact_public_totals(fit):
     """Total squared error against the sum of the stated variances, within five standard errors of the mean."""
     x = RNG.integers(0, 30, fit.problem.policy.num_cells)
     truth = fit.problem.workload.matrix.mv(x)
-    outs = [bf.release(fit, x, epsilon=1.0) for _ in range(60)]
+    outs = [bf.release(fit, x, epsilon=1.0) for _ in range(40)]
     errors = np.array([((out.answers - truth) ** 2).sum() for out in outs])
     stated = float((outs[0].stddev ** 2).sum())
     room = 5 * errors.std(ddof=1) / math.sqrt(errors.size)

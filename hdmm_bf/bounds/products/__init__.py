@@ -50,7 +50,7 @@ def product_bound(product: ProductProblem, proof: Proof | None = None) -> Produc
 def is_public(product: ProductProblem) -> bool:
     """Whether no edge moves any query, exactly: rounded eigenvalues of zero would prove a bound above it."""
     moving = (
-        _moves(term, i, edges)
+        moves(term, i, edges)
         for term in product.terms
         if term.weight != 0
         for i, edges in enumerate(product.edges)
@@ -59,7 +59,7 @@ def is_public(product: ProductProblem) -> bool:
     return not any(moving)
 
 
-def _moves(term: Term, attribute: int, edges: EdgeArray) -> bool:
+def moves(term: Term, attribute: int, edges: EdgeArray) -> bool:
     """Whether an edge changes the factor of an attribute: d^T V d for d = e_u - e_v, or e_u where v is BOTTOM."""
     if isinstance(term.factors[attribute], Identity):
         return True

@@ -54,11 +54,15 @@ _PADDING, _NEGLIGIBLE = 16, 1e-4
 
 
 class KroneckerDraft(NamedTuple):
-    """Factors r_i x n_i of a strategy of L1 sensitivity at most 1 (0 where all it answers is public), and its error."""
+    """Factors r_i x n_i of a strategy of L1 sensitivity at most 1 (0 where all it answers is public), and its error.
+
+    `public` is an attribute whose factor begins with so many rows of public totals, which are measured without noise.
+    """
 
     factors: tuple[RealMatrix, ...]
     error: float
     status: Status = "finished"
+    public: tuple[int, int] = (0, 0)
 
 
 def applies(product: ProductProblem) -> bool:

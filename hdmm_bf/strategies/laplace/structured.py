@@ -18,8 +18,9 @@ from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.gaussian.proofs import best_proof
 from hdmm_bf.strategies.laplace import directions, kronecker, unions
 from hdmm_bf.strategies.laplace.directions import Candidates, SumDraft
-from hdmm_bf.strategies.laplace.kronecker import Attributes, in_turn
+from hdmm_bf.strategies.laplace.kronecker import Attributes, KroneckerDraft, in_turn
 from hdmm_bf.strategies.laplace.unions import UnionDraft
+from hdmm_bf.strategies.records import AnyTensor
 from hdmm_bf.strategies.registry import Family
 from hdmm_bf.strategies.search import Callback, Progress, search
 
@@ -136,12 +137,18 @@ def _products(product: ProductProblem, pool: Attributes) -> Iterator[SumDraft]:
 
 
 def _of_union(union: UnionDraft) -> SumDraft:
-    ones = np.ones((1,) * len(union.blocks[0].factors))
-    sketches = tuple(
-        Sketch(block.factors, ones if block.error > 0 else np.full_like(ones, np.inf), terms)
-        for block, terms in zip(union.blocks, union.answers, strict=True)
-    )
+    pairs = zip(union.blocks, union.answers, strict=True)
+    sketches = tuple(Sketch(block.factors, _precisions(block), terms) for block, terms in pairs)
     return SumDraft(sketches, union.error, unions.NAME)
+
+
+def _precisions(block: KroneckerDraft) -> AnyTensor:
+    """One for all rows, infinite for those of public totals and where all that a block answers is public."""
+    attribute, count = block.public
+    rows = np.ones(len(block.factors[attribute]) if count else 1)
+    rows[:count] = math.inf
+    shape = [-1 if k == attribute else 1 for k in range(len(block.factors))]
+    return rows.reshape(shape) if block.error > 0 else np.full_like(rows[:1], math.inf).reshape([1] * len(shape))
 
 
 def _proof(product: ProductProblem) -> Proof | None:
