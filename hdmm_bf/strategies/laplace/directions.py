@@ -38,7 +38,7 @@ from hdmm_bf.strategies.registry import Family
 from hdmm_bf.strategies.search import Callback, Progress, Status, search
 
 NAME = "directions"
-GRID = "rows and columns of wavelets"
+GRID, EACH = "rows and columns of wavelets", "identity on cells, each attribute"
 
 MOST_CELLS = 2**22
 """Cells up to which noise is added to each."""
@@ -173,15 +173,18 @@ def _sketch(chosen: Sequence[Factor], i: int, *, alone: bool) -> Sketch:
 def floors(product: ProductProblem, candidates: Candidates) -> Iterator[SumDraft]:
     """Yield the paper's and the classical mechanisms in closed form, by their factors; identity on the cells first."""
     yield from joint_floors(product)
-    named = [
-        (EDGES, IDENTITY, EDGES),
-        (EDGES, WAVELET, GRID),
-        (IDENTITY, IDENTITY, "identity on cells, each attribute"),
-    ]
+    named = [(EDGES, IDENTITY, EDGES), (EDGES, WAVELET, GRID), (IDENTITY, IDENTITY, EACH)]
     for own, star, name in named:
         found = candidates.best(own, star, name)
         if found is not None:
             yield found
+
+
+def floor_kind(name: str) -> str:
+    """Say whose a mechanism is: the paper's, classical, or ours."""
+    if name in (EDGES, GRID):
+        return "paper"
+    return "classical" if name in (IDENTITY, WAVELET) or name.startswith(("hierarchy", "HB")) else "ours"
 
 
 # ---------------------------------------------------------------- search
