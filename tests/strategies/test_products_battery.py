@@ -37,7 +37,8 @@ def taken_apart(W, G):
 def dense_floors(problem):
     """The dense search's own floors, by name, but for weights that are optimised and trees that cut across factors."""
     found = {}
-    plain = itertools.takewhile(lambda draft: classical.WEIGHTED not in draft.origin, classical.floors(problem, "L1"))
+    count = 2 + len(classical.branchings(max(problem.policy.domain.sizes)))  # weights are optimised after these
+    plain = itertools.islice(classical.floors(problem, "L1"), count)
     for draft in itertools.chain(plain, paper.floors(problem, "L1")):
         if "tree" not in draft.origin and "theta" not in draft.origin:
             found[draft.origin] = min(draft.error, found.get(draft.origin, math.inf))
@@ -76,8 +77,10 @@ def test_floors_by_factors_are_those_of_the_dense_search(W, G):
     shared = set(found) & set(written)
     single = sum(len(edges) > 0 for edges in product.edges) == 1
     assert single or {"identity", "wavelet (Privelet)", "identity on edges"} <= shared
-    for name in shared:
+    for name in shared - {directions.GRID}:
         assert found[name] == pytest.approx(written[name], rel=1e-8), name
+    if directions.GRID in shared:  # here every direction has a scale of its own, there all have the largest
+        assert found[directions.GRID] <= written[directions.GRID] * (1 + 1e-8)
     kron = reduce(np.kron, [classical.haar(n) for n in product.sizes])
     if "wavelet (Privelet)" in found:
         assert found["wavelet (Privelet)"] == pytest.approx(noise_at_cells(product, kron), rel=1e-8)
