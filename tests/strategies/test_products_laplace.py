@@ -359,7 +359,7 @@ def test_rows_of_zeros_are_not_shipped():
 
 def test_a_time_limit_serves_all_attributes_alike():
     order = [
-        name for name, _ in zip(products_laplace._in_turn([iter("aaa"), iter("b"), iter("cc")]), range(9), strict=False)
+        name for name, _ in zip(products_laplace.in_turn([iter("aaa"), iter("b"), iter("cc")]), range(9), strict=False)
     ]
     assert "".join(order) == "abcaca"
 

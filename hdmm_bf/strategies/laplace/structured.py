@@ -33,6 +33,8 @@ _WHY = {
     "each knows the totals that its moves leave alone",
 }
 _FLOOR = "a known mechanism, kept by its factors: nothing that was searched is better"
+_TIE = 1e-9
+"""Share by which blocks that answer their terms alone must be better: they give no estimate of the cells."""
 _BOUND_GAP = 1e-3
 _BOUND_SHARE = 0.25
 """Of the time that is left, for the bound."""
@@ -107,7 +109,7 @@ def _steps(
 
 
 def _drafts(product: ProductProblem, names: list[str], seed: int) -> Iterator[list[SumDraft]]:
-    """Yield all floors together with the first draft of every family, then one draft after the other."""
+    """Yield all floors together, one block a term among them, then what families find, one draft after the other."""
     candidates = Candidates(product) if directions.applies(product) and not is_public(product) else None
     known = [] if candidates is None else list(directions.floors(product, candidates))
     pool = Attributes(product, seed)
@@ -119,8 +121,11 @@ def _drafts(product: ProductProblem, names: list[str], seed: int) -> Iterator[li
         families.append(_products(product, pool))
     if unions.NAME in names and not (kronecker.applies(product) and len(names) > 1):
         families.append(map(_of_union, unions.steps(product, seed=seed)))
-    started = [next(family, None) for family in families]
-    yield [*known, *(draft for draft in started if draft is not None)]
+    apart = _of_union(unions.first(product, seed=seed))
+    best = min((draft.error for draft in known), default=math.inf)
+    if len(product.terms) > 1 or not families or apart.error < best * (1 - _TIE):
+        known.append(apart)
+    yield known
     for draft in in_turn(families) if len(product.terms) > 1 else itertools.chain(*families):
         yield [draft]
 

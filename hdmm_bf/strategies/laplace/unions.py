@@ -69,6 +69,18 @@ def is_closed(product: ProductProblem) -> bool:
     return all(_is_table(term) for term in product.terms)
 
 
+def first(product: ProductProblem, *, seed: int = 0) -> UnionDraft:
+    """Return one block a table, or one a term, before anything is searched, with the budget divided best."""
+    if is_closed(product):
+        return _fit_tables(product)
+    pool = Attributes(product, seed)
+    blocks = [
+        _better(product, term, own, combined(term, own))
+        for term, own in zip(product.terms, map(pool.of, product.terms), strict=True)
+    ]
+    return _shared_out(product, blocks, tuple((k,) for k in range(len(blocks))))
+
+
 def steps(product: ProductProblem, *, seed: int) -> Iterator[UnionDraft]:
     """Yield the union after every step of its terms, one term after the other, from the identity for each on."""
     if is_closed(product):
