@@ -126,7 +126,7 @@ def trace(product: ProductProblem, blocks: Sequence[Block]) -> float:
     for block in blocks:
         with np.errstate(divide="ignore"):
             variances = np.where(np.isinf(block.precisions), 0.0, 1.0 / block.precisions)
-        names = [factor.tobytes() for factor in block.integers]
+        names = [G.tobytes() for G in block.inverses]  # factors over edges may have the integers of others
         for number, term in enumerate(product.terms):
             if not block.answers(number):
                 continue

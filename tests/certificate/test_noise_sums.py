@@ -75,6 +75,7 @@ CASES = {
     "grid": ("all-range:5x4", "threshold:5x4:1", "directions"),
     "cells": ("identity:4x3", "sensitive:4x3:0,1", "kronecker"),
     "triangles": ("all-range:3x4", "product:bounded:3,line:4", "directions"),
+    "cycle": ("prefix:3x4", "product:line:3,cycle:4", "directions"),
     "components": ("all-range:5x3", policies.product(PARTS, policies.bounded(3)), "directions"),
 }
 

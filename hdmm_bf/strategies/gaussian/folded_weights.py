@@ -12,6 +12,7 @@ import numpy as np
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import Proof, RealVector
+from hdmm_bf.bounds.dense import is_public, uniform
 from hdmm_bf.bounds.products.folded import LARGEST, Weights, folded_bound, parities, side, symmetric_edges
 from hdmm_bf.bounds.products.grid import golden, profile
 from hdmm_bf.bounds.products.kronecker import moved_attributes
@@ -109,6 +110,8 @@ def _optimal_edges(product: ProductProblem, i: int) -> RealVector:
 
         parts = tuple(Weighted(np.array([abs(term.weight)]), term.factors[i]) for term in product.terms)
         problem = Problem(type(problem.workload)(Stack(parts), problem.workload.domain, "factor", str), problem.policy)
+    if is_public(problem):
+        return uniform(problem.policy.num_edges)
     with la.threads_for(problem.policy.num_cells):
         return search(gaussian.steps(problem, gap=_GAP), gap=_GAP, max_iterations=_STEPS).proof
 
