@@ -55,7 +55,7 @@ python_maximum_signature_line_length = 110
 _WIDTH = 88
 _GIVEN = {"Account", "Bounds", "CellStrategy", "Certificate", "Components", "EdgeStrategy", "Entry", "Example", "Fit"}
 _GIVEN |= {"Advice", "Candidate", "Comparison", "LeftOut", "PolicyWords", "TableError"}
-_GIVEN |= {"Grounding", "Plan", "Policy", "Processed", "ProductStrategy", "Release", "Row", "Workload"}
+_GIVEN |= {"Grounding", "NoiseSum", "Plan", "Policy", "Processed", "ProductStrategy", "Release", "Row", "Workload"}
 
 
 class CommandHelp(Directive):

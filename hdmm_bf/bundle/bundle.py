@@ -22,7 +22,7 @@ from hdmm_bf.bundle.files import check_place, json_bytes, load_npz, npz, parse_j
 from hdmm_bf.bundle.goals import goal_record, stored_goal, stored_queries
 from hdmm_bf.domain import Domain
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, Strategy, TreeNorm
+from hdmm_bf.strategies.records import MatrixStrategy, NoiseSum, ProductStrategy, Strategy, TreeNorm
 
 
 @final
@@ -57,8 +57,9 @@ def _(strategy: MatrixStrategy | TreeNorm, problem: Problem, proof: Proof | None
     return Encoded(*matrices.encode(strategy, problem, proof))
 
 
-@encode.register
-def _(strategy: ProductStrategy, problem: Problem, proof: Proof | None) -> Encoded:
+@encode.register(ProductStrategy)
+@encode.register(NoiseSum)
+def _(strategy: ProductStrategy | NoiseSum, problem: Problem, proof: Proof | None) -> Encoded:
     return Encoded(*products.encode(strategy, problem, proof))
 
 

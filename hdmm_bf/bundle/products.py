@@ -20,10 +20,10 @@ from hdmm_bf.bundle.files import MANIFEST, load_npz, npz
 from hdmm_bf.domain import Domain
 from hdmm_bf.matrix import Dense, Identity, Kronecker, Matrix, Ones, Stack, Weighted
 from hdmm_bf.policy import Policy
-from hdmm_bf.problem.product import ProductProblem, Term, product_terms, product_view
+from hdmm_bf.problem.product import ProductProblem, Term, incidence, product_terms, product_view
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies.blocks import from_integers
-from hdmm_bf.strategies.records import Block, ProductStrategy
+from hdmm_bf.strategies.blocks import from_integers, noise_from_integers
+from hdmm_bf.strategies.records import Block, NoiseSum, ProductStrategy
 from hdmm_bf.workload import AllRange, Prefix, Workload
 from hdmm_bf.workload.queries import row_weights
 
@@ -38,7 +38,9 @@ _MOST_BLOCKS = 2**16
 _MOST_BITS = 62
 
 
-def encode(strategy: ProductStrategy, problem: Problem, proof: Proof | None) -> tuple[dict[str, bytes], JsonObject]:
+def encode(
+    strategy: ProductStrategy | NoiseSum, problem: Problem, proof: Proof | None
+) -> tuple[dict[str, bytes], JsonObject]:
     """Return the files of a strategy and its problem, and what the manifest says of them."""
     product = product_view(problem)
     files = {
@@ -55,7 +57,7 @@ def encode(strategy: ProductStrategy, problem: Problem, proof: Proof | None) -> 
 
 def decode(
     folder: Path, manifest: JsonObject, files: dict[str, bytes]
-) -> tuple[Problem, ProductStrategy, Proof | None]:
+) -> tuple[Problem, ProductStrategy | NoiseSum, Proof | None]:
     """Return the problem, the strategy and the proof that the files hold."""
     with blaming(folder, MANIFEST):
         domain = checks.stored_domain(manifest["domain"])
@@ -66,15 +68,15 @@ def decode(
     with blaming(folder, WORKLOAD if custom else MANIFEST):
         arrays = load_npz(folder, WORKLOAD, files) if custom else None
         problem = Problem(_stored_workload(manifest["workload"], arrays, domain), policy)
-        product_view(problem)
+        product = product_view(problem)
     with blaming(folder, BLOCKS):
         arrays = load_npz(folder, BLOCKS, files)
-        strategy = ProductStrategy(_stored_blocks(arrays, domain), checks.text("family", arrays.get("family")))
+        strategy = _stored_strategy(arrays, product)
         proof = _stored_proof(arrays)
     return problem, strategy, proof
 
 
-def _block_arrays(strategy: ProductStrategy) -> dict[str, AnyArray]:
+def _block_arrays(strategy: ProductStrategy | NoiseSum) -> dict[str, AnyArray]:
     arrays: dict[str, AnyArray] = {"family": np.array(strategy.family), "blocks": np.array(len(strategy.blocks))}
     for b, block in enumerate(strategy.blocks):
         arrays[f"b{b}_bits"] = np.array(block.bits, dtype=np.int64)
@@ -82,30 +84,50 @@ def _block_arrays(strategy: ProductStrategy) -> dict[str, AnyArray]:
         if block.terms is not None:
             arrays[f"b{b}_terms"] = np.array(block.terms, dtype=np.int64)
         arrays |= {f"b{b}_f{i}": factor for i, factor in enumerate(block.integers)}
+        if isinstance(strategy, NoiseSum):
+            arrays[f"b{b}_hides"] = np.array(strategy.hides[b], dtype=np.int64)
+            arrays[f"b{b}_over"] = np.array(-1 if block.edges is None else block.edges, dtype=np.int64)
     return arrays
 
 
-def _stored_blocks(arrays: dict[str, AnyArray], domain: Domain) -> tuple[Block, ...]:
+def _stored_strategy(arrays: dict[str, AnyArray], product: ProductProblem) -> ProductStrategy | NoiseSum:
     count = _whole("blocks", arrays.get("blocks"), 1, _MOST_BLOCKS)
-    return tuple(_stored_block(arrays, b, domain) for b in range(count))
+    family = checks.text("family", arrays.get("family"))
+    if "b0_hides" not in arrays:
+        return ProductStrategy(tuple(_stored_block(arrays, b, product) for b in range(count)), family)
+    last = len(product.sizes) - 1
+    hides = [_array(arrays, f"b{b}_hides", "i", 1) for b in range(count)]
+    if not all(0 < h.size <= last + 1 and np.all((h >= 0) & (h <= last)) for h in hides):
+        raise fail(BLOCKS, "hides", "must be numbers of attributes", WRITE_AGAIN)
+    over = [_whole(f"b{b}_over", arrays.get(f"b{b}_over"), -1, last) for b in range(count)]
+    blocks = tuple(_stored_block(arrays, b, product, over[b]) for b in range(count))
+    return NoiseSum(blocks, tuple(tuple(h.tolist()) for h in hides), family)
 
 
-def _stored_block(arrays: dict[str, AnyArray], b: int, domain: Domain) -> Block:
-    d = domain.num_attributes
+def _stored_block(arrays: dict[str, AnyArray], b: int, product: ProductProblem, over: int | None = None) -> Block:
+    """Return a block; `over` is the attribute whose factor is over edges, -1 for none, None outside sums of noise."""
+    sizes = list(product.sizes)
+    d = len(sizes)
+    if over is not None and over >= 0:
+        sizes[over] = len(product.edges[over])
     factors = tuple(_array(arrays, f"b{b}_f{i}", "i", 2) for i in range(d))
     bits = _array(arrays, f"b{b}_bits", "i", 1)
     precisions = _array(arrays, f"b{b}_precisions", "f", d).astype(np.float64)
     shape = tuple(len(factor) for factor in factors)
     good = bits.shape == (d,) and bool(np.all((bits >= 0) & (bits <= _MOST_BITS)))
-    good = good and all(f.shape[1] == size and len(f) > 0 for f, size in zip(factors, domain.sizes, strict=True))
+    good = good and all(f.shape[1] == size and len(f) > 0 for f, size in zip(factors, sizes, strict=True))
     good = good and all(a in (1, b) for a, b in zip(precisions.shape, shape, strict=True))
     good = good and not np.any(np.isnan(precisions)) and bool(np.all(precisions >= 0))
     if not good or not all(map(checks.in_range, factors)):
         raise fail(BLOCKS, f"block {b}", "does not fit the domain", WRITE_AGAIN)
     fits(BLOCKS, f"block {b}", int(np.prod(np.array(shape, dtype=object))) * 8, advice=WRITE_AGAIN)
+    integers, places = tuple(f.astype(np.int64) for f in factors), tuple(bits.tolist())
+    if over is not None:
+        own = None if over < 0 else (over, incidence(product, over))
+        return noise_from_integers(integers, places, precisions, own)
     named = f"b{b}_terms"
     terms = tuple(_array(arrays, named, "i", 1).tolist()) if named in arrays else None
-    return from_integers(tuple(f.astype(np.int64) for f in factors), tuple(bits.tolist()), precisions, terms)
+    return from_integers(integers, places, precisions, terms)
 
 
 def _proof_arrays(proof: Proof | None) -> dict[str, AnyArray]:

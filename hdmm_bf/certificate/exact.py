@@ -24,7 +24,7 @@ from hdmm_bf._types import AGREEMENT, EPS, EdgeArray, IndexArray, Noise, RealMat
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import product_view
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies.records import Block, CellStrategy, EdgeStrategy, MatrixStrategy, ProductStrategy
+from hdmm_bf.strategies.records import Block, CellStrategy, EdgeStrategy, MatrixStrategy, NoiseSum, ProductStrategy
 
 INTEGER_LIMIT = 2**52
 """Size that the integers of a strategy stay below: differences of two are exact in float64."""
@@ -69,6 +69,26 @@ def _(strategy: ProductStrategy, problem: Problem, noise: Noise) -> int:
     return block_sensitivity(product_view(problem).edges, strategy.blocks, noise)
 
 
+@exact_sensitivity.register
+def _(strategy: NoiseSum, problem: Problem, noise: Noise) -> int:
+    """The largest over the blocks, each for the moves that it hides: the others' noise does not depend on them."""
+    edges = product_view(problem).edges
+    pairs = zip(strategy.blocks, strategy.hides, strict=True)
+    return max(block_sensitivity(hidden_moves(edges, *pair), pair[:1], noise) for pair in pairs)
+
+
+def hidden_moves(edges: Sequence[EdgeArray], block: Block, hides: Sequence[int]) -> list[EdgeArray]:
+    """Return, for every attribute, between which columns of its factor the moves go that a block hides.
+
+    A factor over edges has a column for each: that column alone moves.
+    """
+    found = [own if i in hides else own[:0] for i, own in enumerate(edges)]
+    if block.edges is not None:
+        every = np.arange(block.integers[block.edges].shape[1])
+        found[block.edges] = np.stack([every, np.full(every.size, BOTTOM)], axis=1)
+    return found
+
+
 @singledispatch
 def grid_bits(strategy: object) -> int:
     """Return the binary places of a strategy's sensitivity."""
@@ -80,8 +100,9 @@ def _(strategy: MatrixStrategy) -> int:
     return strategy.bits
 
 
-@grid_bits.register
-def _(_: ProductStrategy) -> int:
+@grid_bits.register(ProductStrategy)
+@grid_bits.register(NoiseSum)
+def _(_: ProductStrategy | NoiseSum) -> int:
     return GRID_BITS
 
 

@@ -9,11 +9,13 @@ over 10^17 cells be certified.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from hdmm_bf._checks import fail, fits
-from hdmm_bf._types import BOUND_ROUNDING, NOTHING, SUPPORT_TOLERANCE, Noise, Proof, RealMatrix, RealVector
+from hdmm_bf._types import BOUND_ROUNDING, NOTHING, SUPPORT_TOLERANCE, EdgeArray, Noise, Proof, RealMatrix, RealVector
 from hdmm_bf.certificate.certificate import Bounds, Certificate, certify, check_noise, scaled_sensitivity
 from hdmm_bf.certificate.dense import semidefinite_factor
 from hdmm_bf.certificate.exact import GRID_BITS, block_sensitivity, differences, within_limit
@@ -42,27 +44,39 @@ def _(
     check_noise(noise, ("gaussian", "laplace"))
     product = product_view(problem)
     for block in strategy.blocks:
-        _check_block(product, block)
+        check_block(product.sizes, product.edges, block)
+        _check_terms(product, block)
     exact = block_sensitivity(product.edges, strategy.blocks, noise)
     sensitivity = scaled_sensitivity(exact, GRID_BITS, noise)
     support = _support(product, strategy)
     if not support <= SUPPORT_TOLERANCE:
         seen = f"a share {support:.2g} of some queries lies outside the strategy"
         raise fail("certificate", repr(strategy), seen, "Fit the strategy again for this workload.")
-    unit_error = sensitivity**2 * _trace(product, strategy)
+    unit_error = sensitivity**2 * trace(product, strategy.blocks)
+    return bounded(Certificate(noise, exact, GRID_BITS, sensitivity, support, unit_error, 0.0, 0.0, math.inf), bounds)
+
+
+def bounded(derived: Certificate, bounds: Bounds | None) -> Certificate:
+    """Return a certificate with the bounds given, which its error must not be below."""
+    unit_error = derived.unit_error
     svd, lower = (0.0, 0.0) if bounds is None else (bounds.svd or 0.0, bounds.lower or 0.0)
     lower = float(np.maximum(svd, lower))  # not max(), which drops what is not a number
     if not unit_error >= lower * (1 - BOUND_ROUNDING):
         raise fail("certificate", f"unit error {unit_error}", f"is below the bound {lower}", "Report this as a bug.")
     gap = unit_error / lower - 1 if lower > 0 else (0.0 if unit_error == 0 else math.inf)
-    return Certificate(noise, exact, GRID_BITS, sensitivity, support, unit_error, svd, lower, gap)
+    return replace(derived, svd_bound=svd, lower_bound=lower, gap=gap)
 
 
-def _check_block(product: ProductProblem, block: Block) -> None:
+def check_block(sizes: Sequence[int], edges: Sequence[EdgeArray], block: Block) -> None:
+    """Refuse factors that do not fit, numbers out of reach, and rows without noise that an edge sees.
+
+    Args:
+        sizes: columns of every factor.
+        edges: for every attribute, pairs of columns between which records may move unseen.
+        block: the block.
+    """
     shapes = [factor.shape for factor in block.integers]
-    fine = len(shapes) == len(product.sizes) and all(
-        shape[1] == size for shape, size in zip(shapes, product.sizes, strict=True)
-    )
+    fine = len(shapes) == len(sizes) and all(shape[1] == size for shape, size in zip(shapes, sizes, strict=True))
     small = all(within_limit(factor) for factor in block.integers)
     if small:
         small = math.prod(max(1, int(np.abs(factor).max())) for factor in block.integers) < _LARGEST_ROW
@@ -70,21 +84,24 @@ def _check_block(product: ProductProblem, block: Block) -> None:
     known = bool(np.all((noisy >= _LIGHTEST) & (noisy <= 1 / _LIGHTEST))) and sum(block.bits) <= _MOST_BITS
     if not (fine and small and known) or np.broadcast_shapes(block.precisions.shape, block.shape) != block.shape:
         raise fail("certificate", f"block of shapes {shapes}", "does not fit the domain", "Fit the strategy again.")
-    if block.terms is not None and not (block.terms and set(block.terms) <= set(range(len(product.terms)))):
-        problem = f"must be some of the {len(product.terms)} terms of the workload"
-        raise fail("certificate", f"block for terms {block.terms}", problem, "Fit the strategy again.")
     public = np.isinf(block.full_precisions)
-    if public.any() and not _invisible(product, block, public):
+    if public.any() and not _invisible(edges, block, public):
         advice = "Publishing it would break the policy. Fit the strategy again."
         raise fail("certificate", "a row without noise", "is seen by an edge of the policy", advice)
 
 
-def _invisible(product: ProductProblem, block: Block, public: np.ndarray) -> bool:
+def _check_terms(product: ProductProblem, block: Block) -> None:
+    if block.terms is not None and not (block.terms and set(block.terms) <= set(range(len(product.terms)))):
+        problem = f"must be some of the {len(product.terms)} terms of the workload"
+        raise fail("certificate", f"block for terms {block.terms}", problem, "Fit the strategy again.")
+
+
+def _invisible(edges: Sequence[EdgeArray], block: Block, public: np.ndarray) -> bool:
     """Whether no edge sees the rows without noise: each is constant along every attribute that has edges."""
-    for axis, edges in enumerate(product.edges):
-        if not len(edges):
+    for axis, own in enumerate(edges):
+        if not len(own):
             continue
-        moves = differences(block.integers[axis], edges)
+        moves = differences(block.integers[axis], own)
         seen = np.any(moves != 0, axis=0)  # rows of this factor that an edge moves
         others = tuple(i for i in range(public.ndim) if i != axis)
         if np.any(public.any(axis=others) & seen):
@@ -92,7 +109,7 @@ def _invisible(product: ProductProblem, block: Block, public: np.ndarray) -> boo
     return True
 
 
-def _trace(product: ProductProblem, strategy: ProductStrategy) -> float:
+def trace(product: ProductProblem, blocks: Sequence[Block]) -> float:
     """||W A^+||_F^2: every row's noise, carried through the inverses into every term of the workload."""
     total = 0.0
     known: dict[tuple[bytes, bytes], RealVector] = {}
@@ -106,10 +123,11 @@ def _trace(product: ProductProblem, strategy: ProductStrategy) -> float:
             known[key] = np.where(sizes > room * np.abs(G).max(axis=0) ** 2, sizes, 0.0)
         return known[key]
 
-    for block in strategy.blocks:
+    for block in blocks:
         with np.errstate(divide="ignore"):
             variances = np.where(np.isinf(block.precisions), 0.0, 1.0 / block.precisions)
-        names = [f"{b} {f.shape} ".encode() + f.tobytes() for b, f in zip(block.bits, block.integers, strict=True)]
+        # of inverses: factors over edges may have the integers of others
+        names = [f"{G.shape} ".encode() + G.tobytes() for G in block.inverses]
         for number, term in enumerate(product.terms):
             if not block.answers(number):
                 continue

@@ -13,7 +13,7 @@ from hdmm_bf._types import JsonObject
 from hdmm_bf.cli.fit import code
 from hdmm_bf.cli.requests import problem_parameters, requested
 from hdmm_bf.cli.search_options import DELTA, NOISE, OBJECTIVE, SECONDS, SEED, STEPS, TARGETS, WORKERS, effort
-from hdmm_bf.cli.show import BEGAN, as_json, emit, known, number, progress
+from hdmm_bf.cli.show import BEGAN, as_json, emit, known, number, progress, with_bounds
 
 if TYPE_CHECKING:
     from hdmm_bf.fit.comparison import Row
@@ -72,7 +72,7 @@ def compare(context: click.Context, /, as_json: bool, **_: object) -> None:
 def _mechanisms(rows: list[Row], made: Fit) -> tuple[list[str], JsonObject]:
     """Lay out mechanisms by their unit error, or by what they have of another objective."""
     records = [{**row._asdict(), "ratio_to_lower": known(row.ratio_to_lower)} for row in rows]
-    summary = made.summary()
+    summary = with_bounds(made.summary())
     bounds = {name: summary[name] for name in ("svd_bound", "lower_bound", "matrix_bound")}
     spec, bound = made.problem, made.matrix_bound
     width = max(len("proven lower bound"), *(len(plain(row.name)) for row in rows))
@@ -88,12 +88,14 @@ def _mechanisms(rows: list[Row], made: Fit) -> tuple[list[str], JsonObject]:
             f"  {plain(row.name):<{width}}  {row.unit_error:>12.6g}  {ratio:>8}  {_shown(row.worst_variance):>10}"
             f"{reached}  {row.kind}"
         )
-    proven = f"  {_shown(made.objective_bound or None):>10}" if goal else ""
+    reached_bound = f"  {_shown(made.objective_bound or None):>10}" if goal else ""
     name, kind = ("matrix bound", "yardstick") if made.noise == "norm" else ("proven lower bound", "bound")
-    lines.append(f"  {name:<{width}}  {bound:>12.6g}  {1:>8.4f}  {'-':>10}{proven}  {kind}")
+    if bounds["lower_bound"] is not None or bounds["matrix_bound"] is not None:
+        lines.append(f"  {name:<{width}}  {bound:>12.6g}  {1:>8.4f}  {'-':>10}{reached_bound}  {kind}")
     tight = made.bounds.svd / bound if bound > 0 else 1.0
     dash = f"  {'-':>10}" if goal else ""
-    lines.append(f"  {'SVD bound':<{width}}  {made.bounds.svd:>12.6g}  {tight:>8.4f}  {'-':>10}{dash}  {kind}")
+    if bounds["svd_bound"] is not None:
+        lines.append(f"  {'SVD bound':<{width}}  {made.bounds.svd:>12.6g}  {tight:>8.4f}  {'-':>10}{dash}  {kind}")
     return lines, {"rows": records, **bounds, "objective": made.objective, "objective_bound": made.objective_bound}
 
 

@@ -26,7 +26,20 @@ from hdmm_bf.cli.search_options import (
     Family,
     effort,
 )
-from hdmm_bf.cli.show import BEGAN, INTERRUPTED, as_json, count, emit, facts, free_name, known, number, progress
+from hdmm_bf.cli.show import (
+    BEGAN,
+    INTERRUPTED,
+    as_json,
+    count,
+    emit,
+    facts,
+    free_name,
+    known,
+    number,
+    progress,
+    proven_bound,
+    with_bounds,
+)
 
 if TYPE_CHECKING:
     from hdmm_bf._types import Noise
@@ -62,7 +75,7 @@ def bound(context: click.Context, /, as_json: bool, **_: object) -> None:
         "num_cells": workload.num_cells,
         "num_queries": workload.num_queries,
         "num_edges": policy.num_edges,
-        "svd_bound": made.svd,
+        "svd_bound": proven_bound(made.svd, made.lower),
         "lower_bound": made.lower,
         "gap": known(float(made.gap)),
         "any_unbiased_rmse": floor,
@@ -76,7 +89,8 @@ def bound(context: click.Context, /, as_json: bool, **_: object) -> None:
     if math.isfinite(made.gap):
         rows = [("tight bound", f"{number(made.lower)}   attained by a Gaussian strategy to {percent(made.gap)}")]
     smaller = "the same" if math.isclose(ratio, 1.0, rel_tol=1e-6) else f"{number(ratio)} times smaller"
-    rows.append(("SVD bound", f"{number(made.svd)}   {smaller}"))
+    svd = proven_bound(made.svd, made.lower)
+    rows.append(("SVD bound", _shown(None) if svd is None else f"{number(svd)}   {smaller}"))
     if floor is not None:
         told = ", ".join(f"{name} {value:g}" for name, value in asked.budget.items())
         rows.append(("any rmse", f"{number(floor)}   no unbiased mechanism is below, at {told}"))
@@ -146,7 +160,7 @@ def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: obje
     rmse = made.rmse(**budget) if asked.budget else None
     if as_json:
         expected = {} if rmse is None else {"budget": budget, "rmse": rmse}
-        emit({**made.summary(), "hides": policies.hides(made.problem.policy), "bundle": out, **expected})
+        emit({**with_bounds(made.summary()), "hides": policies.hides(made.problem.policy), "bundle": out, **expected})
         context.exit(code(pressed))
     click.echo(describe(made))
     if rmse is not None:
@@ -188,7 +202,7 @@ def certify(context: click.Context, /, as_json: bool, file_of_strategy: str, **_
     if asked.out is not None:
         made.save(asked.out)
     if as_json:
-        emit({**made.summary(), "hides": policies.hides(made.problem.policy), "bundle": asked.out})
+        emit({**with_bounds(made.summary()), "hides": policies.hides(made.problem.policy), "bundle": asked.out})
         return
     click.echo(describe(made))
     if asked.out is not None:
@@ -226,8 +240,12 @@ def _beside_matrices(record: JsonObject) -> str:
 
 def _bounds(record: JsonObject) -> list[tuple[str, str]]:
     if record["noise"] == "norm":
-        return [("matrix bound", f"{number(record['matrix_bound'])}   a yardstick: it does not bind tree norms")]
-    return [("lower bound", number(record["lower_bound"])), ("SVD bound", number(record["svd_bound"]))]
+        return [("matrix bound", f"{_shown(record['matrix_bound'])}   a yardstick: it does not bind tree norms")]
+    return [("lower bound", _shown(record["lower_bound"])), ("SVD bound", _shown(record["svd_bound"]))]
+
+
+def _shown(bound: float | None) -> str:
+    return "none is proven for this structure" if bound is None else number(bound)
 
 
 _GOALS = {
@@ -252,7 +270,7 @@ def describe(made: Fit) -> str:
     """Say what a fit reached, for people."""
     from hdmm_bf import policy as policies
 
-    record = made.summary()
+    record = with_bounds(made.summary())
     head = f"{record['workload']} under {record['policy']}, {record['noise']} noise"
     if record["noise"] == "norm":
         proven = _beside_matrices(record)

@@ -14,7 +14,7 @@ import click
 from hdmm_bf._display import plain
 from hdmm_bf._types import JsonObject
 from hdmm_bf.cli.booking import Booking, booking_options
-from hdmm_bf.cli.show import Choice, as_json, asked, emit, facts, number, option_number
+from hdmm_bf.cli.show import Choice, as_json, asked, emit, facts, number, option_number, with_bounds
 
 if TYPE_CHECKING:
     from hdmm_bf.fit.fit import Fit
@@ -107,7 +107,7 @@ def release(
     rehearse(settled, made, queries=asked, steps=steps, estimate=estimate is not None)
     graph = made.problem.policy
     words = {"hides": policies.hides(graph), "people": policies.people(graph, per_person), "person": person}
-    record = {"bundle": bundle, **made.summary(), **words, **settled.summary()}
+    record = {"bundle": bundle, **with_bounds(made.summary()), **words, **settled.summary()}
     for sentence in settled.warnings:
         click.echo(f"hdmm-bf: warning: {sentence}", err=True)
     if dry_run:

@@ -7,7 +7,7 @@ import os
 import click
 
 from hdmm_bf._display import plain
-from hdmm_bf.cli.show import as_json, emit
+from hdmm_bf.cli.show import as_json, emit, with_bounds
 
 
 @click.command(
@@ -33,6 +33,6 @@ def report(bundle: str, out: str, released: str | None, geojson: str | None, as_
     made = loading.load(bundle)
     path = write_report(made, out, bundle=os.path.basename(os.path.normpath(bundle)), release=released, geojson=geojson)
     if as_json:
-        emit({"bundle": bundle, "file": str(path), **made.summary()})
+        emit({"bundle": bundle, "file": str(path), **with_bounds(made.summary())})
     else:
         click.echo(f"Wrote {plain(path)}")

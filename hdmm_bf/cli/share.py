@@ -7,7 +7,7 @@ import click
 from hdmm_bf._display import plain
 from hdmm_bf._types import JsonObject
 from hdmm_bf.cli.fit import describe
-from hdmm_bf.cli.show import Choice, as_json, emit
+from hdmm_bf.cli.show import Choice, as_json, emit, with_bounds
 
 
 @click.command(short_help="Derive every claim of a bundle again.", epilog="Example: hdmm-bf verify ranges.bf")
@@ -34,7 +34,7 @@ def verify(context: click.Context, bundle: str, as_json: bool) -> int:
         return 1
     if as_json:
         facts = {"hides": policies.hides(made.problem.policy), "digest": made.digest}
-        emit({**made.summary(), **facts, "verified": not found, "disagreements": found})
+        emit({**with_bounds(made.summary()), **facts, "verified": not found, "disagreements": found})
     else:
         click.echo(describe(made))
         click.echo(f"Digest: {made.digest}")

@@ -88,6 +88,17 @@ def known(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def proven_bound(bound: float, error: float) -> float | None:
+    """Return a bound, None for the 0 that stands for none: a bound of 0 is one only where all answers are public."""
+    return bound if bound > 0 or not error > 0 else None
+
+
+def with_bounds(record: JsonObject) -> JsonObject:
+    """Return the facts about a fit with None in the place of bounds that are not proven."""
+    names = [name for name in ("svd_bound", "lower_bound", "matrix_bound") if record[name] is not None]
+    return {**record, **{name: proven_bound(record[name], record["unit_error"]) for name in names}}
+
+
 BEGAN = time.perf_counter()
 """When the command was called: its time limit counts from here, the loading of the package included."""
 

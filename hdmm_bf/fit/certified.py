@@ -18,7 +18,7 @@ from hdmm_bf.problem.product import product_view
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.reconstruction import recovery
 from hdmm_bf.strategies import Status, limits
-from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, Strategy, TreeNorm
+from hdmm_bf.strategies.records import MatrixStrategy, NoiseSum, ProductStrategy, Strategy, TreeNorm
 
 MOST_LISTED = 2**22
 """Queries of a strategy by factors up to which each is looked at."""
@@ -36,8 +36,9 @@ def _(_: MatrixStrategy | TreeNorm, problem: Problem, proof: Proof | None) -> Pr
     return None  # the certificate evaluates the edge weights
 
 
-@factor_bounds.register
-def _(_: ProductStrategy, problem: Problem, proof: Proof | None) -> ProductBounds | None:
+@factor_bounds.register(ProductStrategy)
+@factor_bounds.register(NoiseSum)
+def _(_: ProductStrategy | NoiseSum, problem: Problem, proof: Proof | None) -> ProductBounds | None:
     return product_bound(product_view(problem), proof)
 
 
@@ -53,8 +54,9 @@ def with_queries(strategy: object, problem: Problem, derived: Certificate, proof
     return derived
 
 
-@with_queries.register
-def _(strategy: ProductStrategy, problem: Problem, derived: Certificate, proof: Proof | None) -> Certificate:
+@with_queries.register(ProductStrategy)
+@with_queries.register(NoiseSum)
+def _(strategy: ProductStrategy | NoiseSum, problem: Problem, derived: Certificate, proof: Proof | None) -> Certificate:
     """From the variances of all answers, as a release computes them, if they can be listed."""
     goal, m = problem.goal, problem.workload.num_queries
     if goal.kind == "own" or goal.groups is not None:

@@ -20,7 +20,8 @@ from hdmm_bf.problem.goal import TOTAL
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.drafts import Draft
 from hdmm_bf.strategies.laplace import portfolio
-from hdmm_bf.strategies.records import ProductStrategy
+from hdmm_bf.strategies.laplace.directions import floor_kind
+from hdmm_bf.strategies.records import BY_FACTORS
 
 
 class Row(NamedTuple):
@@ -92,7 +93,7 @@ def compare(workload: object, policy: object, *, noise: Noise, **options: Any) -
         options: other arguments of `fit`, such as objective, targets, max_seconds, max_steps, seed, workers.
     """
     made = fit(workload, policy, noise=noise, **options)
-    others = made.status != "exact" and made.strategy.kind != ProductStrategy.kind
+    others = made.status != "exact" and made.strategy.kind not in BY_FACTORS
     return Comparison(compare_with_baselines(made, others=others)[0], made)
 
 
@@ -110,7 +111,7 @@ def compare_with_baselines(made: Fit, *, others: bool) -> tuple[list[Row], list[
     known = {draft.origin: _reached(made.problem, draft) for draft in sorted(drafts, key=lambda d: -d.error)}
     for name, error in {**made.reached, made.family: made.unit_error}.items():
         if name not in table.errors:
-            table.note(name, error, "ours")
+            table.note(name, error, floor_kind(name))
     value = None if made.objective in ("total", "own") else made.objective_value
     known.setdefault(made.family, Reached(made.worst_variance, value))
     rows = [

@@ -14,14 +14,14 @@ from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.memory import most_memory, product_bytes, structured_family
 from hdmm_bf.fit.options import FitOptions
 from hdmm_bf.fit.reserve import product_seconds
-from hdmm_bf.problem.product import ProductProblem
+from hdmm_bf.problem.product import ProductProblem, incidence
 from hdmm_bf.strategies import Callback, limits
-from hdmm_bf.strategies.blocks import from_factors
+from hdmm_bf.strategies.blocks import from_factors, noise_block
 from hdmm_bf.strategies.gaussian import Found, bases, fit_product
 from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.gaussian.proofs import best_proof
 from hdmm_bf.strategies.laplace.structured import fit_laplace
-from hdmm_bf.strategies.records import ProductStrategy
+from hdmm_bf.strategies.records import NoiseSum, ProductStrategy
 
 _LAPLACE_SECONDS = 120.0
 """Time limit of a structured Laplace search when none is given."""
@@ -38,11 +38,22 @@ def fit_structured(product: ProductProblem, options: FitOptions) -> Fit:
     with limits.limited(options.until(0.0 if options.max_seconds is None else product_seconds(product))):
         found = _search(product, options)
     limits.keep()
-    fine = options.noise == "gaussian"
-    blocks = tuple(from_factors(s.factors, s.precisions, s.terms, fine=fine) for s in found.sketches)
-    strategy = ProductStrategy(blocks, found.family)
+    strategy = _strategy(product, found, fine=options.noise == "gaussian")
     why = f"{found.why}; about {readable_bytes(needed)} of memory"
-    return certified(product.problem, strategy, found.proof, options, status=found.status, why=why)
+    return certified(
+        product.problem, strategy, found.proof, options, status=found.status, reached=found.reached, why=why
+    )
+
+
+def _strategy(product: ProductProblem, found: Found, *, fine: bool) -> ProductStrategy | NoiseSum:
+    """Put what was found on a grid: rows to measure, or noise to add up."""
+    hides = tuple(sketch.hides for sketch in found.sketches if sketch.hides is not None)
+    if not hides:
+        blocks = tuple(from_factors(s.factors, s.precisions, s.terms, fine=fine) for s in found.sketches)
+        return ProductStrategy(blocks, found.family)
+    over = [None if s.over is None else (s.over, incidence(product, s.over)) for s in found.sketches]
+    pairs = zip(found.sketches, over, strict=True)
+    return NoiseSum(tuple(noise_block(s.factors, s.precisions, own) for s, own in pairs), hides, found.family)
 
 
 def _search(product: ProductProblem, options: FitOptions) -> Found:

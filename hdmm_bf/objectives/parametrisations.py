@@ -22,10 +22,10 @@ from jax.typing import ArrayLike
 
 from hdmm_bf._linalg import in_float64
 from hdmm_bf._types import IndexArray, RealMatrix, RealVector
-from hdmm_bf.bounds.products.publicity import has_public_totals, indicators
 from hdmm_bf.objectives.operators import DiagonalAndRows, ProductPrecisions, Rows
 from hdmm_bf.objectives.pytrees import Array, pytree
 from hdmm_bf.problem.product import product_view
+from hdmm_bf.problem.public_totals import has_public_totals, indicators
 from hdmm_bf.problem.transform import Problem
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from hdmm_bf._checks import fail
 from hdmm_bf._types import EdgeArray, SquareMatrix
-from hdmm_bf.matrix import Identity, Kronecker, Matrix, Ones, Stack, Weighted
+from hdmm_bf.matrix import Identity, Incidence, Kronecker, Matrix, Ones, Stack, Weighted
 from hdmm_bf.policy import BOTTOM, Policy
 from hdmm_bf.problem.transform import Problem
 
@@ -65,6 +65,12 @@ class ProductProblem:
         n = self.sizes[attribute]
         edges = self.edges[attribute]
         return n > 1 and len(edges) == n * (n - 1) // 2 and not np.any(edges[:, 1] == BOTTOM)
+
+
+def incidence(product: ProductProblem, attribute: int) -> Incidence:
+    """Return the edges of an attribute as a matrix from edges to values."""
+    head, tail = product.edges[attribute].T
+    return Incidence(head, tail, product.sizes[attribute])
 
 
 _VIEWS: WeakKeyDictionary[Problem, ProductProblem | None] = WeakKeyDictionary()

@@ -32,8 +32,8 @@ from hdmm_bf.strategies.records import EdgeStrategy
 GRID_BITS = 20
 """Binary places of what an edge strategy publishes: a millionth of a record."""
 
-_SHIFT_BITS = 64
-_FIRST_BITS, _MORE_BITS, _MOST_BITS = 96, 64, 2000
+SHIFT_BITS = 64
+FIRST_BITS, MORE_BITS, MOST_BITS = 96, 64, 2000
 """Binary places of the enclosure: at first, more when that leaves a doubt, and the end of patience."""
 
 _LIMB = 26
@@ -69,16 +69,16 @@ class ExactSums:
 
     def private_sum(self, kept: Int64[np.ndarray, " k"], noise: AnyArray) -> RealVector:
         """Return x + P S^+ noise over the kept cells, correctly rounded to a shifted grid."""
-        shift = 2 * secrets.randbits(_SHIFT_BITS) + 1  # odd: over 2^(65 + GRID_BITS), never on a coarser point
+        shift = 2 * secrets.randbits(SHIFT_BITS) + 1  # odd: over 2^(65 + GRID_BITS), never on a coarser point
         head, tail = self._P.head, self._P.tail
         degree = int(np.bincount(np.concatenate([head, tail[tail >= 0]])).max(initial=1))
         flow, held = [0] * head.size, 0
-        for bits in range(_FIRST_BITS, _MOST_BITS, _MORE_BITS):
+        for bits in range(FIRST_BITS, MOST_BITS, MORE_BITS):
             flow, held = [value << (bits - held) for value in flow], bits
             flow, error = self._refined([value << bits for value in noise.tolist()], flow)
             centre = self._flow_sum(kept.tolist(), flow, bits)
-            low = _rounded([c - degree * error for c in centre], bits, shift)
-            if low == _rounded([c + degree * error for c in centre], bits, shift):
+            low = rounded_to_grid([c - degree * error for c in centre], bits, shift)
+            if low == rounded_to_grid([c + degree * error for c in centre], bits, shift):
                 return np.array([math.ldexp(value, -GRID_BITS) for value in low])
         raise fail("release", "noise", "could not be added exactly", "Run the release again; nothing was published.")
 
@@ -116,9 +116,9 @@ class ExactSums:
         return total
 
 
-def _rounded(values: Whole, bits: int, shift: int) -> Whole:
+def rounded_to_grid(values: Whole, bits: int, shift: int) -> Whole:
     """Nearest points of the shifted grid below values over 2^bits, named by their number."""
-    fraction = shift << (bits - GRID_BITS - _SHIFT_BITS - 1)
+    fraction = shift << (bits - GRID_BITS - SHIFT_BITS - 1)
     return [(value + fraction) >> (bits - GRID_BITS) for value in values]
 
 

@@ -26,7 +26,7 @@ from hdmm_bf.release.noise import Sampler
 from hdmm_bf.release.people import checked_per_person, for_people, moved_together
 from hdmm_bf.release.privacy import NAMES, gaussian_sigma, noise_variance, weak_promises, zcdp_epsilon, zcdp_rho
 from hdmm_bf.release.tree_noise import TreeSampler
-from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, Strategy, TreeNorm
+from hdmm_bf.strategies.records import MatrixStrategy, NoiseSum, ProductStrategy, Strategy, TreeNorm
 
 Accounting: TypeAlias = Literal["analytic", "zcdp"]
 """How Gaussian noise is calibrated to epsilon and delta: exactly, or through zero-concentrated privacy."""
@@ -353,6 +353,7 @@ def _(
 
 @noise_for.register(MatrixStrategy)
 @noise_for.register(ProductStrategy)
+@noise_for.register(NoiseSum)
 def _(_: object, problem: Problem, exact: int, loss: float | None, records: int | None = None) -> Sampler | TreeSampler:
     assert loss is not None
     sampler = samplers.laplace(moved_together("laplace", exact, records), loss)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -31,7 +31,7 @@ from hdmm_bf.release.postprocess import check_steps
 from hdmm_bf.release.public import PROBES, flows_of, is_whole, public_rows
 from hdmm_bf.release.reconstruction import Progress, Recovery, Weighing, recovery
 from hdmm_bf.release.row_noise import draw_rows, row_scales, row_variances
-from hdmm_bf.strategies.records import AnyTensor, Block, ProductStrategy
+from hdmm_bf.strategies.records import AnyTensor, Block, NoiseSum, ProductStrategy
 from hdmm_bf.workload import Boxes, Workload, identity
 
 _EXACT_FLOAT = 2**53
@@ -44,7 +44,10 @@ _TAIL = 64
 """Scales that no sample exceeds in practice."""
 
 
-@final
+Pairs = list[tuple[float, Sequence[RealMatrix], Sequence[RealMatrix]]]
+"""A square of a sum of Kronecker products, multiplied out: numbers, and two products each."""
+
+
 @dataclass(frozen=True, eq=False)
 class ProductRecovery(Recovery):
     """Products of small factors: nothing of the domain's size squared.
@@ -55,7 +58,7 @@ class ProductRecovery(Recovery):
     """
 
     problem: Problem
-    strategy: ProductStrategy
+    strategy: ProductStrategy | NoiseSum
     by_factors: ClassVar[bool] = True
 
     @property
@@ -112,7 +115,7 @@ class ProductRecovery(Recovery):
             shape = tuple(f.shape[0] for f in term.factors)
             total = np.zeros(shape)
             for block, y in zip(self.strategy.blocks, measured, strict=True):
-                maps = _maps(term, block) if block.answers(number) else None
+                maps = _maps(term, block.inverses) if block.answers(number) else None
                 if maps is not None:
                     _check_measured(workload, maps, block)
                     total += term.weight * apply_factors(maps, y)
@@ -171,9 +174,11 @@ class ProductRecovery(Recovery):
         for number, term in enumerate(terms):
             total = np.zeros(tuple(f.shape[0] for f in term.factors))
             for block, spread in zip(self.strategy.blocks, rows, strict=True):
-                maps = _maps(term, block) if block.answers(number) else None
-                if maps is not None:
-                    total += term.weight**2 * apply_factors([m**2 for m in maps], spread)
+                for factor, left, right in self.squares(block) if block.answers(number) else []:
+                    first, second = _maps(term, left), _maps(term, right)
+                    if first is not None and second is not None:
+                        both = [a * b for a, b in zip(first, second, strict=True)]
+                        total += factor * term.weight**2 * apply_factors(both, spread)
             found.append(total.ravel())
         every = np.where(self.public_queries(workload), 0.0, np.concatenate(found))
         return every if chosen is None else every[chosen]
@@ -187,10 +192,14 @@ class ProductRecovery(Recovery):
         total = 0.0
         for number, term in enumerate(terms):
             for block, spread in blocks:
-                if block.answers(number):
-                    carried = [_carried(V, G) for V, G in zip(term.grams, block.inverses, strict=True)]
-                    total += term.weight**2 * _contracted(spread, carried)
+                for factor, left, right in self.squares(block) if block.answers(number) else []:
+                    carried = [_carried(V, A, B) for V, A, B in zip(term.grams, left, right, strict=True)]
+                    total += factor * term.weight**2 * _contracted(spread, carried)
         return total
+
+    def squares(self, block: Block) -> Pairs:
+        """Return the square of what a row of a block adds to the estimate, as products."""
+        return [(1.0, block.inverses, block.inverses)]
 
     def _written(self) -> tuple[Term, ...] | None:
         """The fitted workload by its factors, as written."""
@@ -213,12 +222,17 @@ class ProductRecovery(Recovery):
         """For boxes each factor of a query is a difference of two cumulative sums of G_i's rows."""
         picked = np.arange(len(boxes.low)) if chosen is None else chosen
         total = np.zeros(picked.size)
-        for block, spread in zip(self.strategy.blocks, rows, strict=True):
-            sums = [np.concatenate([np.zeros((1, G.shape[1])), np.cumsum(G, axis=0)]) for G in block.inverses]
+        squares = [(s, *p) for b, s in zip(self.strategy.blocks, rows, strict=True) for p in self.squares(b)]
+        for spread, factor, left, right in squares:
+            first, second = _sums(left), _sums(right)
             for start in range(0, picked.size, _BOX_BLOCK):
                 queries = picked[start : start + _BOX_BLOCK]
-                parts = [(s[boxes.high[queries, i] + 1] - s[boxes.low[queries, i]]) ** 2 for i, s in enumerate(sums)]
-                total[start : start + _BOX_BLOCK] += _paired(parts, spread)
+                high, low = boxes.high[queries] + 1, boxes.low[queries]
+                parts = [
+                    (a[high[:, i]] - a[low[:, i]]) * (b[high[:, i]] - b[low[:, i]])
+                    for i, (a, b) in enumerate(zip(first, second, strict=True))
+                ]
+                total[start : start + _BOX_BLOCK] += factor * _paired(parts, spread)
         return total
 
     def half_widths(self, settled: Plan, level: float, chosen: Int[np.ndarray, " q"]) -> RealVector:
@@ -334,6 +348,11 @@ def _check_measured(workload: Workload, maps: list[RealMatrix], block: Block) ->
         raise fail("release", f"workload {workload.spec}", problem, "Fit a strategy for it.")
 
 
+def _sums(inverses: Sequence[RealMatrix]) -> list[RealMatrix]:
+    """Cumulative sums over the values, from none to all."""
+    return [np.concatenate([np.zeros((1, G.shape[1])), np.cumsum(G, axis=0)]) for G in inverses]
+
+
 def _paired(parts: list[RealMatrix], tensor: AnyTensor) -> RealVector:
     """sum_J tensor_J prod_i parts_i[q, j_i] for every query q."""
     first, *others = parts
@@ -349,10 +368,10 @@ def _variances(block: Block) -> AnyTensor:
     return np.broadcast_to(np.where(np.isinf(spread), 0.0, spread), block.shape)
 
 
-def _maps(term: Term, block: Block) -> list[RealMatrix] | None:
+def _maps(term: Term, inverses: Sequence[RealMatrix]) -> list[RealMatrix] | None:
     """W_i G_i for every attribute, or None when the term sees nothing of the block."""
     maps = []
-    for factor, G in zip(term.factors, block.inverses, strict=True):
+    for factor, G in zip(term.factors, inverses, strict=True):
         mapped = np.asarray(factor.mv(G), dtype=np.float64)
         if float(np.abs(mapped).max()) <= ROUNDING * float(np.abs(G).max()) * factor.shape[1]:
             return None
@@ -360,11 +379,11 @@ def _maps(term: Term, block: Block) -> list[RealMatrix] | None:
     return maps
 
 
-def _carried(V: SquareMatrix, G: RealMatrix) -> RealVector:
-    """Squared size, in the queries, of what each row of a factor adds; zero where it is only rounding."""
-    sizes = np.maximum(np.einsum("ij,ij->j", G, V @ G), 0.0)
-    room = NOTHING * float(np.abs(V).max()) * len(V) ** 2 * np.abs(G).max(axis=0) ** 2
-    return np.where(sizes > room, sizes, 0.0)
+def _carried(V: SquareMatrix, A: RealMatrix, B: RealMatrix) -> RealVector:
+    """Products, in the queries, of what each row of a factor adds by two maps; zero where it is only rounding."""
+    sizes = np.einsum("ij,ij->j", A, V @ B)
+    room = NOTHING * float(np.abs(V).max()) * len(V) ** 2 * np.abs(A).max(axis=0) * np.abs(B).max(axis=0)
+    return np.where(np.abs(sizes) > room, sizes, 0.0)
 
 
 def _contracted(tensor: AnyTensor, vectors: Sequence[RealVector]) -> float:

@@ -11,7 +11,7 @@ from hdmm_bf.report import plots
 from hdmm_bf.report.comparison import Compared, example_loss
 from hdmm_bf.report.page import Section, paragraph, picture
 from hdmm_bf.report.plots.errors import can_draw
-from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, ProductStrategy
+from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, NoiseSum, ProductStrategy
 
 _RANGE_KNOWN = 50_000
 """Queries up to which the least and the largest error are written out."""
@@ -80,6 +80,11 @@ def _(_: CellStrategy) -> str:
 @_columns.register
 def _(_: EdgeStrategy) -> str:
     return "weights over the edges of the policy"
+
+
+@_columns.register
+def _(strategy: NoiseSum) -> str:
+    return f"{len(strategy.blocks)} blocks of noise, products over the attributes, one for every kind of move"
 
 
 @_columns.register

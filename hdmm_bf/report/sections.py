@@ -119,10 +119,15 @@ def public(fit: Fit) -> Section:
     )
 
 
+def _bound(value: float, error: float) -> str:
+    """Say a bound; one of 0 is one only where all answers are public."""
+    return "none is proven" if value <= 0 < error else f"{value:.6g}"
+
+
 def facts(fit: Fit) -> Section:
     """List the numbers of the certificate."""
     record = fit.summary()
-    bound = "none is proven" if fit.bounds.lower <= 0 < fit.unit_error else f"{fit.bounds.lower:.6g}"
+    bound = _bound(fit.bounds.lower, fit.unit_error)
     name = "bound of matrix mechanisms" if fit.noise == "norm" else "proven lower bound"
     bound = f"{fit.matrix_bound:.6g}" if fit.noise == "norm" and fit.matrix_bound > 0 else bound
     rows = [
@@ -134,7 +139,7 @@ def facts(fit: Fit) -> Section:
         ("sets with a weight" if fit.noise == "norm" else "measured queries", str(record["num_rows"])),
         ("unit error", f"{record['unit_error']:.6g}"),
         (name, bound),
-        ("SVD bound of the paper", f"{record['svd_bound']:.6g}"),
+        ("SVD bound of the paper", _bound(record["svd_bound"], fit.unit_error)),
         ("gap" if fit.objective == "total" else "gap of the total", _known_percent(record["gap"])),
         ("best possible", _proven(fit)),
         ("sensitivity", f"{record['sensitivity']:.6g}"),

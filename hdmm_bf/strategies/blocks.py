@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from hdmm_bf._types import RealMatrix, RealVector
+from hdmm_bf.matrix import Incidence
 from hdmm_bf.strategies.records import AnyTensor, Block
 
 _BITS = 16
@@ -26,6 +27,8 @@ _FINE_BITS = 10
 
 _LARGEST_FINE = 2.0**20
 """Size of a row's largest entry from which on it has no need of more places."""
+_NOISE_BITS, _ALL_NOISE_BITS = 20, 60
+"""The same for blocks of noise, which no counts are multiplied with."""
 
 _LEVELS = 256
 _MOST_LEVELS = 4096
@@ -71,6 +74,37 @@ def from_integers(
     """Return the block of integer factors, with their inverses."""
     inverses = tuple(_inverse(np.ldexp(f.astype(np.float64), -b)) for f, b in zip(integers, bits, strict=True))
     return Block(integers, bits, precisions, inverses, terms)
+
+
+Over = tuple[int, Incidence]
+"""The attribute whose factor is over the edges of its policy, and these edges as a matrix from edges to values."""
+
+
+def noise_block(factors: Sequence[RealMatrix], precisions: AnyTensor, over: Over | None = None) -> Block:
+    """Put a block of a `NoiseSum` on a grid: whole factors stay as they are, others get binary places.
+
+    Args:
+        factors: one an attribute, of full column rank.
+        precisions: of every row; infinite where there is no noise.
+        over: the attribute whose factor is over edges, if there is one.
+    """
+    whole = [bool(np.array_equal(factor, np.rint(factor))) for factor in factors]
+    places = min(_NOISE_BITS, _ALL_NOISE_BITS // max(1, len(factors) - sum(whole)))
+    bits = tuple(0 if exact else places for exact in whole)
+    integers = tuple(np.rint(np.ldexp(f, b)).astype(np.int64) for f, b in zip(factors, bits, strict=True))
+    return noise_from_integers(integers, bits, np.array(precisions, dtype=np.float64), over)
+
+
+def noise_from_integers(
+    integers: tuple[Int64[np.ndarray, "_ _"], ...], bits: tuple[int, ...], precisions: AnyTensor, over: Over | None
+) -> Block:
+    """Return the block of integer factors; the inverse of one over edges leads on to the values: P S^+."""
+    plain = from_integers(integers, bits, precisions)
+    if over is None:
+        return plain
+    attribute, P = over
+    inverses = tuple(P.mv(G) if i == attribute else G for i, G in enumerate(plain.inverses))
+    return Block(integers, bits, precisions, inverses, edges=attribute)
 
 
 def _normalised(factor: RealMatrix, whole: bool) -> tuple[RealMatrix, RealVector]:

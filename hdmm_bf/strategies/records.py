@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, TypeAlias, final
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from hdmm_bf._checks import fits
+from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import RealMatrix, RealVector
 
 AnyTensor: TypeAlias = Float64[np.ndarray, "..."]
@@ -92,6 +92,8 @@ class Block:
             for public rows. May be given as a tensor that broadcasts to that shape.
         inverses: for every attribute G_i, n_i x r_i: what a measured row adds to the estimate.
         terms: terms of the workload that this block answers alone; None when the blocks complement each other.
+        edges: in a `NoiseSum`, the attribute whose factor has a column for every edge of its policy, not for every
+            value; None where all columns are values.
     """
 
     integers: tuple[Int64[np.ndarray, "_ _"], ...]
@@ -99,6 +101,7 @@ class Block:
     precisions: AnyTensor
     inverses: tuple[RealMatrix, ...]
     terms: tuple[int, ...] | None = None
+    edges: int | None = None
 
     def __post_init__(self) -> None:
         for array in (*self.integers, self.precisions, *self.inverses):
@@ -171,6 +174,47 @@ class ProductStrategy:
 
 @final
 @dataclass(frozen=True, eq=False)
+class NoiseSum:
+    """Noise on the cells, by factors: x + sum_b (G_1 (x) ... (x) G_d) noise_b is published, one block a kind of move.
+
+    An edge of the policy moves a record along one attribute; the noise of the block that hides this attribute takes the
+    move up, whatever the other blocks add. So no block pays for the moves of others, and each knows what stays the
+    same under its own. Only the sum may be published, never the noisy rows of a block.
+
+    Attributes:
+        blocks: factors of full column rank and the precision of every row; rows of infinite precision have no noise.
+        hides: for every block the attributes whose edges it hides. A block that hides several has one precision, and
+            what its noise does to public totals is taken off again.
+        family: the family that found it.
+    """
+
+    blocks: tuple[Block, ...]
+    hides: tuple[tuple[int, ...], ...]
+    family: str
+
+    kind: ClassVar[Literal["noise"]] = "noise"
+    column: ClassVar[Literal["cell"]] = "cell"
+
+    def __repr__(self) -> str:
+        return f"NoiseSum({self.family}, {len(self.blocks)} blocks, {self.num_rows} rows)"
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows that carry noise, or would."""
+        return sum(block.num_rows for block in self.blocks)
+
+    def matrix(self) -> RealMatrix:
+        """Refuse: there is no one matrix whose noisy answers may be published."""
+        advice = "Export the factors instead."
+        raise fail("strategy.matrix", repr(self), "is noise for every kind of move, and no one matrix", advice)
+
+
+BY_FACTORS = (ProductStrategy.kind, NoiseSum.kind)
+"""Kinds of strategies that are kept by their factors."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class TreeNorm:
     """Noise on the cells themselves: z with probabilities proportional to exp(-epsilon ||z|| / sensitivity).
 
@@ -232,5 +276,5 @@ class TreeNorm:
         return np.asarray(below[rows] * self.weights[rows, None])
 
 
-Strategy: TypeAlias = MatrixStrategy | ProductStrategy | TreeNorm
-"""Any strategy that ships; make a `CellStrategy`, an `EdgeStrategy`, a `ProductStrategy` or a `TreeNorm`."""
+Strategy: TypeAlias = MatrixStrategy | ProductStrategy | NoiseSum | TreeNorm
+"""Any strategy that ships: a `CellStrategy`, `EdgeStrategy`, `ProductStrategy`, `NoiseSum` or `TreeNorm`."""

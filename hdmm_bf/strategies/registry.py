@@ -16,7 +16,17 @@ from hdmm_bf._types import Noise
 
 _MODULES: dict[Noise, tuple[str, ...]] = {
     "gaussian": ("dense", "marginals", "kronecker", "sectors", "bases"),
-    "laplace": ("grid", "p_identity", "cell_budgets", "vertex", "dictionary", "kronecker", "unions", "cells"),
+    "laplace": (
+        "grid",
+        "p_identity",
+        "cell_budgets",
+        "vertex",
+        "dictionary",
+        "kronecker",
+        "unions",
+        "directions",
+        "cells",
+    ),
     "norm": ("chain", "hierarchy", "blocks", "clusters"),
 }
 """Modules of the families of each noise, in the order in which they are tried."""

@@ -30,6 +30,7 @@ PROBLEMS = {
     "laplace kronecker": ("all-range:6x6", "threshold:6x6:1", "laplace", "kronecker"),
     "laplace tables": ("marginals:3x4x2:1", "sensitive:3x4x2:0,1", "laplace", "union"),
     "laplace union": ("all-range:6x5", "threshold:6x5:1", "laplace", "union"),
+    "laplace directions": ("all-range:5x4", "threshold:5x4:1", "laplace", "directions"),
     "cells": ("all-range:6x6", "unbounded:6x6", "laplace", "cells"),
     "tree chain": ("all-range:8", "threshold:8:2", "norm", "chain"),
     "tree hierarchy": ("all-range:8", "unbounded:8", "norm", "hierarchy"),
@@ -76,6 +77,7 @@ STRUCTURED = (
     "laplace kronecker",
     "laplace tables",
     "laplace union",
+    "laplace directions",
     "cells",
 )
 SPREAD = ("dense gaussian", "dense p-identity", "kronecker", "public")

@@ -12,10 +12,10 @@ import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError
 from hdmm_bf.bounds.products import product_bound
-from hdmm_bf.bounds.products.publicity import indicators
 from hdmm_bf.matrix import Identity, Kronecker, Ones
 from hdmm_bf.policy import Policy
 from hdmm_bf.problem.product import ProductProblem, Term
+from hdmm_bf.problem.public_totals import indicators
 from hdmm_bf.strategies.gaussian import FAMILIES, fit_product
 from hdmm_bf.strategies.gaussian.bases import build, coarser, steps
 from hdmm_bf.strategies.gaussian.sketch import centred

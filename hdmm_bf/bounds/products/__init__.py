@@ -7,6 +7,7 @@ Every bound is f(mu)^2 for weights mu on the edges (see `hdmm_bf.bounds`), of a 
     kind "sectors"    attribute, weights: on its edges, then one a cell for every kind of move of the others
     kind "kronecker"  attribute, weights: a list, on its edges and on the cells of every other attribute
     kind "grid"       cells: two profiles over the cells, types: two weights
+    kind "folded"     edges, cells: a list each, on the edges and on the cells of every attribute; types: a weight each
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from hdmm_bf._checks import fail
 from hdmm_bf._types import EdgeArray, Proof, RealVector
-from hdmm_bf.bounds.products import grid, kronecker, sectors, typed
+from hdmm_bf.bounds.products import folded, grid, kronecker, sectors, typed
 from hdmm_bf.matrix import Identity
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import ProductProblem, Term
@@ -49,7 +50,7 @@ def product_bound(product: ProductProblem, proof: Proof | None = None) -> Produc
 def is_public(product: ProductProblem) -> bool:
     """Whether no edge moves any query, exactly: rounded eigenvalues of zero would prove a bound above it."""
     moving = (
-        _moves(term, i, edges)
+        moves(term, i, edges)
         for term in product.terms
         if term.weight != 0
         for i, edges in enumerate(product.edges)
@@ -58,7 +59,7 @@ def is_public(product: ProductProblem) -> bool:
     return not any(moving)
 
 
-def _moves(term: Term, attribute: int, edges: EdgeArray) -> bool:
+def moves(term: Term, attribute: int, edges: EdgeArray) -> bool:
     """Whether an edge changes the factor of an attribute: d^T V d for d = e_u - e_v, or e_u where v is BOTTOM."""
     if isinstance(term.factors[attribute], Identity):
         return True
@@ -74,7 +75,7 @@ def proof_bound(product: ProductProblem, proof: Proof) -> float | None:
     """Return the bound that a proof's weights give; None where its kind does not fit the problem."""
     kind = proof.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
-        advice = "Use types, sectors, kronecker or grid."
+        advice = "Use types, sectors, kronecker, grid or folded."
         raise fail("bounds.proof", f"kind={kind!r}", "is not a kind of proof", advice)
     return _KINDS[kind](product, proof)
 
@@ -103,7 +104,19 @@ def _of_grid(product: ProductProblem, proof: Proof) -> float | None:
     return None if parts is None else grid.grid_bound(parts, (first, second), (one, two))
 
 
-_KINDS = {"types": _of_types, "sectors": _of_sectors, "kronecker": _of_kronecker, "grid": _of_grid}
+def _of_folded(product: ProductProblem, proof: Proof) -> float | None:
+    edges = tuple(_vector(mu, len(e)) for mu, e in zip(proof["edges"], product.edges, strict=True))
+    cells = tuple(_vector(d, n) for d, n in zip(proof["cells"], product.sizes, strict=True))
+    return folded.folded_bound(product, folded.Weights(edges, cells, _vector(proof["types"], len(cells))))
+
+
+_KINDS = {
+    "types": _of_types,
+    "sectors": _of_sectors,
+    "kronecker": _of_kronecker,
+    "grid": _of_grid,
+    "folded": _of_folded,
+}
 
 
 def _vector(weights: object, size: int) -> RealVector:

@@ -253,7 +253,7 @@ def best_weights(product: ProductProblem) -> Weights:
     groups = _knobs(grid)
     for _ in range(min(len(groups), 2)):
         for turned in groups:
-            value(turned, _golden(partial(value, turned)))
+            value(turned, golden(partial(value, turned)))
     return made(product.sizes)
 
 
@@ -276,7 +276,7 @@ def _search_grid(product: ProductProblem) -> tuple[Grid, tuple[int, ...]]:
     return Grid((factors[0].gram(), factors[1].gram()), (edges[0], edges[1]), grid.weight), sizes
 
 
-def _golden(value: Callable[[float], float]) -> float:
+def golden(value: Callable[[float], float]) -> float:
     """Maximise a function with one hill by golden section."""
     low, high = _EXPONENTS
     inner = [high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)]

@@ -21,10 +21,10 @@ from jaxtyping import Float64
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.bounds.products.invariant import has_star, inner, is_invariant, seen_sets, unique_factors
-from hdmm_bf.bounds.products.publicity import indicators
 from hdmm_bf.matrix import Incidence
 from hdmm_bf.problem.forms import EdgeForms, edge_forms
 from hdmm_bf.problem.product import ProductProblem
+from hdmm_bf.problem.public_totals import indicators
 
 
 class Sector(NamedTuple):

@@ -18,7 +18,7 @@ from hdmm_bf._types import JsonObject, RealMatrix
 from hdmm_bf.fit import Fit
 from hdmm_bf.problem.product import product_view
 from hdmm_bf.report.export.files import parquet_bytes, write_file
-from hdmm_bf.strategies.records import MatrixStrategy, ProductStrategy, TreeNorm
+from hdmm_bf.strategies.records import MatrixStrategy, NoiseSum, ProductStrategy, TreeNorm
 
 What: TypeAlias = Literal["strategy", "reconstruction"]
 
@@ -63,8 +63,9 @@ def _(strategy: TreeNorm, made: Fit, *, kind: str, what: What, dense: bool) -> W
     return matrix, {**_record(made, matrix, strategy.kind, what), **tree}
 
 
-@_written.register
-def _(strategy: ProductStrategy, made: Fit, *, kind: str, what: What, dense: bool) -> Written:
+@_written.register(ProductStrategy)
+@_written.register(NoiseSum)
+def _(strategy: ProductStrategy | NoiseSum, made: Fit, *, kind: str, what: What, dense: bool) -> Written:
     """Factors and precisions of every block, or the matrix they stand for."""
     if what != "strategy":
         advice = "Ask for the answers of a release instead."
@@ -80,6 +81,9 @@ def _(strategy: ProductStrategy, made: Fit, *, kind: str, what: What, dense: boo
     for b, block in enumerate(strategy.blocks):
         record[f"block{b}_precisions"] = np.where(np.isinf(block.precisions), -1.0, block.precisions)
         record |= {f"block{b}_factor{i}": block.factor(i) for i in range(len(block.integers))}
+        if isinstance(strategy, NoiseSum):
+            record[f"block{b}_hides"] = np.array(strategy.hides[b])
+            record[f"block{b}_over_edges"] = -1 if block.edges is None else block.edges
     record |= {f"edges{i}": edges for i, edges in enumerate(product_view(made.problem).edges)}
     return np.empty((0, 0)), record
 

@@ -18,7 +18,7 @@ from hdmm_bf.release.plan import plan
 from hdmm_bf.release.privacy import NAMES, noise_variance
 from hdmm_bf.report.plots import canvas
 from hdmm_bf.strategies import TracePoint
-from hdmm_bf.strategies.records import ProductStrategy
+from hdmm_bf.strategies.records import BY_FACTORS
 from hdmm_bf.workload.boxes import AllRange, Boxes, Prefix
 
 _MOST, _MOST_OF_BLOCKS = 2**40, 5_000_000
@@ -78,7 +78,7 @@ def error_per_query(
 
 
 def _by_factors(fit: Fit) -> bool:
-    return fit.strategy.kind == ProductStrategy.kind
+    return fit.strategy.kind in BY_FACTORS
 
 
 def can_draw(fit: Fit) -> bool:

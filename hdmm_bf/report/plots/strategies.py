@@ -10,7 +10,7 @@ from hdmm_bf._types import AnyArray, RealMatrix
 from hdmm_bf.fit import Fit
 from hdmm_bf.report.plots import canvas
 from hdmm_bf.report.plots.trees import tree_bars
-from hdmm_bf.strategies.records import Block, MatrixStrategy, ProductStrategy, TreeNorm
+from hdmm_bf.strategies.records import Block, MatrixStrategy, NoiseSum, ProductStrategy, TreeNorm
 
 LARGEST_SIDE = 240
 """Rows and columns drawn; larger matrices are pooled."""
@@ -69,12 +69,15 @@ def _(strategy: MatrixStrategy, names: list[str]) -> canvas.Figure:
     return figure
 
 
-@_drawn.register
-def _(strategy: ProductStrategy, names: list[str]) -> canvas.Figure:
+@_drawn.register(ProductStrategy)
+@_drawn.register(NoiseSum)
+def _(strategy: ProductStrategy | NoiseSum, names: list[str]) -> canvas.Figure:
     blocks = sorted(strategy.blocks, key=lambda block: -block.num_rows)[:_MOST_BLOCKS]
     columns = min(_MOST_FACTORS, max(len(block.integers) for block in blocks))
     figure = canvas.new_figure(
-        "What is measured? Every product of one row from each.",
+        "What is measured? Every product of one row from each."
+        if isinstance(strategy, ProductStrategy)
+        else "Which noise? A number for every product of one row from each.",
         height=1.0 + (1.9 if columns > 2 else 2.5) * len(blocks),
         note=_blocks_note(strategy, len(blocks), columns),
     )
@@ -86,7 +89,7 @@ def _(strategy: ProductStrategy, names: list[str]) -> canvas.Figure:
     return figure
 
 
-def _blocks_note(strategy: ProductStrategy, blocks: int, columns: int) -> str:
+def _blocks_note(strategy: ProductStrategy | NoiseSum, blocks: int, columns: int) -> str:
     attributes = len(strategy.blocks[0].integers)
     words = []
     if blocks < len(strategy.blocks):
@@ -100,7 +103,7 @@ def _factor(axis: canvas.Axes, block: Block, attribute: int, name: str) -> None:
     matrix = block.factor(attribute)
     _heat(axis, _pooled(matrix)[0], matrix.shape)
     axis.set_title(name, fontsize=9)
-    axis.set_xlabel("value", fontsize=9)
+    axis.set_xlabel("edge" if block.edges == attribute else "value", fontsize=9)
     axis.tick_params(labelsize=8)
 
 

@@ -34,7 +34,7 @@ def floors(problem: Problem, norm: Norm) -> Iterator[Draft]:
     sizes = problem.policy.domain.sizes
     yield _vertex(problem, np.eye(problem.policy.num_cells), norm, "identity")
     yield _vertex(problem, _product([haar(s) for s in sizes]), norm, "wavelet (Privelet)")
-    hierarchies = [(name, [hierarchy(s, branching) for s in sizes]) for name, branching in _branchings(max(sizes))]
+    hierarchies = [(name, [hierarchy(s, branching) for s in sizes]) for name, branching in branchings(max(sizes))]
     small = [(name, axes) for name, axes in hierarchies if math.prod(sum(map(len, a)) for a in axes) <= _LARGEST_ROWS]
     for name, axes in small:
         yield _vertex(problem, _product([np.vstack(axis) for axis in axes]), norm, name)
@@ -43,7 +43,7 @@ def floors(problem: Problem, norm: Norm) -> Iterator[Draft]:
             yield _weighted(problem, axes, norm, f"{name}{WEIGHTED}")
 
 
-def _branchings(size: int) -> list[tuple[str, int]]:
+def branchings(size: int) -> list[tuple[str, int]]:
     """Binary, and HB's choice: the branching b that minimises (b - 1) h^3 with h = ceil(log_b size)."""
     if size < 3:
         return []

@@ -30,13 +30,13 @@ def floors(problem: Problem, norm: Norm) -> Iterator[Draft]:
         grid = rows_and_columns(problem.policy)
         if grid is not None:
             yield draft(problem, "edge", grid, norm=norm, origin="rows and columns of wavelets")
-    for name, spanner in _spanners(problem.policy):
+    for name, spanner in spanners(problem.policy):
         inverse = tree_inverse(spanner)
         yield draft(problem, "vertex", inverse, norm=norm, origin=f"identity on {name}")
-        yield draft(problem, "vertex", _grouped(spanner) @ inverse, norm=norm, origin=f"wavelets on {name}")
+        yield draft(problem, "vertex", grouped(spanner) @ inverse, norm=norm, origin=f"wavelets on {name}")
 
 
-def _spanners(policy: Policy) -> Iterator[tuple[str, Policy]]:
+def spanners(policy: Policy) -> Iterator[tuple[str, Policy]]:
     """A breadth-first tree of a graph that is none, and H^theta of one-attribute threshold policies."""
     if not policy.is_forest:
         yield "a spanning tree", policies.spanning_tree(policy)
@@ -57,7 +57,7 @@ def tree_inverse(forest: Policy) -> RealMatrix:
     return inverse
 
 
-def _grouped(tree: Policy) -> RealMatrix:
+def grouped(tree: Policy) -> RealMatrix:
     """Haar wavelets within each group of edges that hang on the same vertex, in the order of the cells."""
     u, v = tree.edges.T
     hub = np.where(v == BOTTOM, -1, np.maximum(u, v))

@@ -20,11 +20,11 @@ from hdmm_bf._checks import fits
 from hdmm_bf._types import IndexArray, Proof, RealMatrix
 from hdmm_bf.bounds.products import product_svd_bound
 from hdmm_bf.bounds.products.invariant import gram_eigenvalues, unique_factors
-from hdmm_bf.bounds.products.publicity import has_public_totals, indicators
 from hdmm_bf.bounds.products.resizing import resized, resized_edges
 from hdmm_bf.objectives import limits
 from hdmm_bf.objectives.descent import descend
 from hdmm_bf.problem.product import ProductProblem, Term
+from hdmm_bf.problem.public_totals import has_public_totals, indicators
 from hdmm_bf.strategies.gaussian.attribute import Attribute, Blocks
 from hdmm_bf.strategies.gaussian.family import Bases, Member
 from hdmm_bf.strategies.gaussian.proofs import best_proof, special

@@ -20,7 +20,6 @@ from hdmm_bf._types import RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.bounds.dense import is_public
 from hdmm_bf.bounds.products import product_svd_bound
 from hdmm_bf.bounds.products.kronecker import is_kronecker, kronecker_bound, moved_attributes
-from hdmm_bf.bounds.products.publicity import indicators
 from hdmm_bf.domain import Domain
 from hdmm_bf.matrix import Matrix
 from hdmm_bf.objectives import limits
@@ -28,6 +27,7 @@ from hdmm_bf.parallel.devices import Mesh, clock
 from hdmm_bf.policy import Policy, unbounded
 from hdmm_bf.problem.forms import edge_forms
 from hdmm_bf.problem.product import ProductProblem
+from hdmm_bf.problem.public_totals import indicators
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.gaussian import dense as gaussian
 from hdmm_bf.strategies.gaussian.sketch import Found, Sketch, with_totals

@@ -6,6 +6,7 @@ from functools import partial
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import Proof, RealVector
+from hdmm_bf.bounds.dense import is_public, uniform
 from hdmm_bf.bounds.products import proof_bound
 from hdmm_bf.bounds.products.grid import as_grid
 from hdmm_bf.bounds.products.grid import best_weights as grid_weights
@@ -13,6 +14,7 @@ from hdmm_bf.bounds.products.kronecker import moved_attributes, uniform_weights
 from hdmm_bf.bounds.products.typed import best_weights, typed
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies.gaussian import dense as gaussian
+from hdmm_bf.strategies.gaussian.folded_weights import folded_proof
 from hdmm_bf.strategies.gaussian.kronecker import attribute_problem
 from hdmm_bf.strategies.search import search
 
@@ -25,11 +27,8 @@ def best_proof(product: ProductProblem) -> tuple[float | None, Proof | None]:
     bound = None if own is None else proof_bound(product, own)
     if bound is not None:
         return bound, own
-    found = [
-        (b, p)
-        for p in map(partial(_one_attribute, product), moved_attributes(product))
-        if (b := proof_bound(product, p))
-    ]
+    made = [folded_proof(product), *map(partial(_one_attribute, product), moved_attributes(product))]
+    found = [(b, p) for p in made if p is not None and (b := proof_bound(product, p))]
     return max(found, key=lambda pair: pair[0], default=(None, None))
 
 
@@ -54,5 +53,7 @@ def _one_attribute(product: ProductProblem, attribute: int) -> Proof:
 
 def _weights(product: ProductProblem, i: int, attribute: int) -> RealVector:
     problem = attribute_problem(product, i, attribute)
+    if is_public(problem):  # no edge moves the queries: no weights prove anything
+        return uniform(problem.policy.num_edges)
     with la.threads_for(problem.policy.num_cells):
         return search(gaussian.steps(problem, gap=_GAP), gap=_GAP, max_iterations=_STEPS).proof

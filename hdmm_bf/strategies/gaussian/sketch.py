@@ -20,11 +20,16 @@ class Sketch(NamedTuple):
         precisions: broadcasts to (r_1, ..., r_d); infinite for public rows, 0 for rows that are not measured because no
             query sees them.
         terms: terms of the workload that are answered from these rows alone; None for rows that complement others.
+        hides: for noise that is added up (`records.NoiseSum`), the attributes whose edges it hides; None for rows that
+            are measured.
+        over: the attribute whose factor is over the edges of its policy, or None.
     """
 
     factors: tuple[RealMatrix, ...]
     precisions: Float64[np.ndarray, ...]
     terms: tuple[int, ...] | None = None
+    hides: tuple[int, ...] | None = None
+    over: int | None = None
 
 
 class Found(NamedTuple):
@@ -43,6 +48,7 @@ class Found(NamedTuple):
         proof: weights from which `product_bounds.product_bound` evaluates the bound again, or None.
         why: why this family, in a sentence.
         status: how the search ended.
+        reached: errors of other strategies that were looked at, by name.
     """
 
     sketches: tuple[Sketch, ...]
@@ -53,6 +59,7 @@ class Found(NamedTuple):
     proof: Proof | None
     why: str
     status: Status
+    reached: dict[str, float] = {}
 
     @property
     def gap(self) -> float:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, final
 
 import numpy as np
 
@@ -22,12 +22,13 @@ from hdmm_bf import _linalg as la
 from hdmm_bf import policy as policies
 from hdmm_bf import workload as workloads
 from hdmm_bf._types import EdgeArray, RealMatrix, RealVector, SquareMatrix
-from hdmm_bf.bounds.products.publicity import indicators
-from hdmm_bf.matrix import Incidence, Matrix
+from hdmm_bf.matrix import Matrix
 from hdmm_bf.objectives import limits
 from hdmm_bf.objectives.descent import minimise, padded
 from hdmm_bf.problem.product import ProductProblem, Term
+from hdmm_bf.problem.public_totals import indicators
 from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies.laplace.factors import reach
 from hdmm_bf.strategies.laplace.grid import Part
 from hdmm_bf.strategies.registry import Family
 from hdmm_bf.strategies.search import Callback, Progress, Status, search
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from hdmm_bf.objectives.measures import Total
 
 NAME = "kronecker"
+Step = TypeVar("Step")
 
 _STALE = 40
 """Steps of a one-attribute search without gain after which it ends."""
@@ -52,11 +54,15 @@ _PADDING, _NEGLIGIBLE = 16, 1e-4
 
 
 class KroneckerDraft(NamedTuple):
-    """Factors r_i x n_i of a strategy of L1 sensitivity at most 1 (0 where all it answers is public), and its error."""
+    """Factors r_i x n_i of a strategy of L1 sensitivity at most 1 (0 where all it answers is public), and its error.
+
+    `public` is an attribute whose factor begins with so many rows of public totals, which are measured without noise.
+    """
 
     factors: tuple[RealMatrix, ...]
     error: float
     status: Status = "finished"
+    public: tuple[int, int] = (0, 0)
 
 
 def applies(product: ProductProblem) -> bool:
@@ -111,12 +117,6 @@ class Point(NamedTuple):
     reach: float
     error: float
     matrix: RealMatrix
-
-
-def reach(A: RealMatrix, edges: EdgeArray) -> float:
-    """Return the largest ||A p_e||_1 over the edges of an attribute."""
-    moves = Incidence(edges[:, 0], edges[:, 1], A.shape[1]).differences(A)
-    return float(np.abs(moves).sum(axis=0).max(initial=0.0))
 
 
 @final
@@ -228,7 +228,7 @@ def steps(term: Term, attributes: Sequence[Attribute]) -> Iterator[KroneckerDraf
     limits.keep()  # the identity on every attribute is there from the start
     distinct = list({id(attribute): attribute for attribute in attributes}.values())
     searched = False
-    for _ in _in_turn([attribute.columns() for attribute in distinct]):
+    for _ in in_turn([attribute.columns() for attribute in distinct]):
         searched = True
         yield combined(term, attributes)
     if not searched:
@@ -237,16 +237,16 @@ def steps(term: Term, attributes: Sequence[Attribute]) -> Iterator[KroneckerDraf
         yield from _lower_reach(term, attributes, distinct)
 
 
-def _in_turn(searches: list[Iterator[float]]) -> Iterator[float]:
-    """Take one step of every search in turn, so that a time limit serves all attributes alike."""
+def in_turn(searches: list[Iterator[Step]]) -> Iterator[Step]:
+    """Take one step of every search in turn, so that a time limit serves all alike."""
     going = list(searches)
     while going:
         for steps in list(going):
-            error = next(steps, None)
-            if error is None:
+            step = next(steps, None)
+            if step is None:
                 going.remove(steps)
             else:
-                yield error
+                yield step
 
 
 def _lower_reach(

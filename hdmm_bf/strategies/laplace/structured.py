@@ -1,22 +1,40 @@
-"""Laplace strategies for large product domains: one Kronecker product, or one for every term of a union."""
+"""Laplace strategies for large product domains: floors by factors, products, unions, noise for every kind of move."""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from hdmm_bf._checks import fail
-from hdmm_bf.bounds.products import product_bound
+from hdmm_bf._types import Proof
+from hdmm_bf.bounds.products import is_public, product_bound
 from hdmm_bf.objectives import limits
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies.gaussian import Found, Sketch, bases, fit_product
 from hdmm_bf.strategies.gaussian.choose import choose
-from hdmm_bf.strategies.laplace import kronecker, unions
-from hdmm_bf.strategies.search import Callback
+from hdmm_bf.strategies.gaussian.proofs import best_proof
+from hdmm_bf.strategies.laplace import directions, kronecker, unions
+from hdmm_bf.strategies.laplace.directions import Candidates, SumDraft
+from hdmm_bf.strategies.laplace.kronecker import Attributes, KroneckerDraft, in_turn
+from hdmm_bf.strategies.laplace.unions import UnionDraft
+from hdmm_bf.strategies.records import AnyTensor
+from hdmm_bf.strategies.registry import Family
+from hdmm_bf.strategies.search import Callback, Progress, search
 
-_ONE = "one product of queries: a small search an attribute, multiplied"
-_MANY = "several products of queries: each, or each group of tables, is measured by itself with its share of the budget"
+_FAMILIES = (kronecker.FAMILY, unions.FAMILY, directions.FAMILY)
+_WHY = {
+    kronecker.NAME: "one product of queries: a small search an attribute, multiplied",
+    unions.NAME: "several products of queries: each, or each group of tables, is measured by itself with its share of "
+    "the budget",
+    directions.NAME: "noise for the moves along every attribute by itself, added up: none pays for the others, and "
+    "each knows the totals that its moves leave alone",
+}
+_FLOOR = "a known mechanism, kept by its factors: nothing that was searched is better"
+_TIE = 1e-9
+"""Share by which blocks that answer their terms alone must be better: they give no estimate of the cells."""
 _BOUND_GAP = 1e-3
 _BOUND_SHARE = 0.25
 """Of the time that is left, for the bound."""
@@ -24,7 +42,7 @@ _BOUND_SHARE = 0.25
 
 def choose_laplace(product: ProductProblem) -> str:
     """Return the first family that fits."""
-    return next(known.name for known in (kronecker.FAMILY, unions.FAMILY) if known.applies(product))
+    return next(known.name for known in _FAMILIES[:2] if known.applies(product))
 
 
 def fit_laplace(
@@ -45,49 +63,101 @@ def fit_laplace(
         max_seconds: time limit of the search.
         callback: called with error and bound after every step.
         max_steps: limit on the steps of the search; tables of counts need none.
-        family: kronecker, for one product of queries, or union; None for the one that fits.
-        gap: stop when the error of a Kronecker product is proven to be within this share of the best possible.
+        family: kronecker, for one product of queries, union or directions; None for all that fit.
+        gap: stop when the error is proven to be within this share of the best possible.
+
+    Guarantees:
+        Never worse than any of the paper's and the classical mechanisms in `reached`, whatever the family.
     """
-    name = family or choose_laplace(product)
-    if name == kronecker.NAME and not kronecker.applies(product):
-        shown = f"family={name!r} for {len(product.terms)} products of queries"
-        advice = f"Use family={unions.NAME!r}, or leave the family out."
-        raise fail("fit", shown, kronecker.FAMILY.needs, advice)
+    chosen = [_asked(product, family)] if family is not None else [f for f in _FAMILIES if f.applies(product)]
     with limits.limited(limits.now() + _BOUND_SHARE * limits.time_left()):
         proof = _proof(product)
     bounds = product_bound(product, proof)
-    ones = np.ones((1,) * len(product.sizes))
-    sketches: tuple[Sketch, ...]
-    if name == kronecker.NAME:
-        draft = kronecker.fit_kronecker(
-            product,
-            seed=seed,
-            max_seconds=max_seconds,
-            callback=callback,
-            max_steps=max_steps,
-            bound=bounds.lower or 0.0,
-            gap=gap,
-        )
-        sketches, error, status, family, why = (
-            (Sketch(draft.factors, ones),),
-            draft.error,
-            draft.status,
-            kronecker.NAME,
-            _ONE,
-        )
-    else:
-        union = unions.fit_union(product, seed=seed, max_seconds=max_seconds, callback=callback, max_steps=max_steps)
-        pairs = zip(union.blocks, union.answers, strict=True)
-        sketches = tuple(
-            Sketch(block.factors, ones if block.error > 0 else np.full_like(ones, np.inf), terms)
-            for block, terms in pairs
-        )
-        error, status, family, why = union.error, union.status, unions.NAME, _MANY
-    return Found(sketches, error, bounds.lower, bounds.svd, family, proof, why, status)
+    reached: dict[str, float] = {}
+    steps = _steps(product, [family.name for family in chosen], seed, bounds.lower or 0.0, reached)
+    closed = [family.name for family in chosen] == [unions.NAME] and unions.is_closed(product)
+    found = search(
+        steps,
+        gap=gap,
+        max_seconds=max_seconds,
+        max_iterations=max_steps,
+        callback=None if closed else callback,
+    )
+    best = found.best
+    why = _WHY.get(best.name, _FLOOR)
+    return Found(best.sketches, best.error, bounds.lower, bounds.svd, best.name, proof, why, found.status, reached)
 
 
-def _proof(product: ProductProblem) -> dict[str, object] | None:
-    """The Gaussian optimum's proof where a small search finds it: it bounds Laplace strategies too."""
+def _asked(product: ProductProblem, name: str) -> Family:
+    known = next(family for family in _FAMILIES if family.name == name)
+    if not known.applies(product):
+        shown = f"family={name!r} for {len(product.terms)} products of queries"
+        advice = f"Use family={unions.NAME!r}, or leave the family out."
+        raise fail("fit", shown, known.needs, advice)
+    return known
+
+
+def _steps(
+    product: ProductProblem, names: list[str], seed: int, bound: float, reached: dict[str, float]
+) -> Iterator[Progress[SumDraft, None]]:
+    """Yield the best floor, then what the families find; `reached` gets the least error of every name."""
+    for group in _drafts(product, names, seed):
+        for draft in group:
+            reached[draft.name] = min(draft.error, reached.get(draft.name, math.inf))
+        best = min(group, key=lambda draft: draft.error)
+        yield Progress(best.error, bound, best, None)
+
+
+def _drafts(product: ProductProblem, names: list[str], seed: int) -> Iterator[list[SumDraft]]:
+    """Yield all floors together, one block a term among them, then what families find, one draft after the other."""
+    candidates = Candidates(product) if directions.applies(product) and not is_public(product) else None
+    known = [] if candidates is None else list(directions.floors(product, candidates))
+    pool = Attributes(product, seed)
+    families: list[Iterator[SumDraft]] = []
+    if candidates is not None and directions.NAME in names:
+        own = pool.of(product.terms[0]) if kronecker.applies(product) else directions.searches(product, seed)
+        families.append(directions.steps(product, candidates, own, seed))
+    if kronecker.NAME in names:
+        families.append(_products(product, pool))
+    if unions.NAME in names and not (kronecker.applies(product) and len(names) > 1):
+        families.append(map(_of_union, unions.steps(product, seed=seed)))
+    apart = _of_union(unions.first(product, seed=seed))
+    best = min((draft.error for draft in known), default=math.inf)
+    if len(product.terms) > 1 or not families or apart.error < best * (1 - _TIE):
+        known.append(apart)
+    yield known
+    for draft in in_turn(families) if len(product.terms) > 1 else itertools.chain(*families):
+        yield [draft]
+
+
+def _products(product: ProductProblem, pool: Attributes) -> Iterator[SumDraft]:
+    """Yield Kronecker products, with public totals where all attributes are seen in full."""
+    (term,) = product.terms
+    for draft in kronecker.steps(term, pool.of(term)):
+        plain = SumDraft((Sketch(draft.factors, np.ones((1,) * len(draft.factors))),), draft.error, kronecker.NAME)
+        known = None
+        if draft.error > 0 and directions.applies(product):
+            known = directions.joint(product, draft.factors, kronecker.NAME)
+        yield plain if known is None or plain.error <= known.error else known
+
+
+def _of_union(union: UnionDraft) -> SumDraft:
+    pairs = zip(union.blocks, union.answers, strict=True)
+    sketches = tuple(Sketch(block.factors, _precisions(block), terms) for block, terms in pairs)
+    return SumDraft(sketches, union.error, unions.NAME)
+
+
+def _precisions(block: KroneckerDraft) -> AnyTensor:
+    """One for all rows, infinite for those of public totals and where all that a block answers is public."""
+    attribute, count = block.public
+    rows = np.ones(len(block.factors[attribute]) if count else 1)
+    rows[:count] = math.inf
+    shape = [-1 if k == attribute else 1 for k in range(len(block.factors))]
+    return rows.reshape(shape) if block.error > 0 else np.full_like(rows[:1], math.inf).reshape([1] * len(shape))
+
+
+def _proof(product: ProductProblem) -> Proof | None:
+    """The Gaussian optimum's proof where a small search finds it, else the best there is: it bounds Laplace too."""
     if choose(product) == bases.FAMILY.name:
-        return None
+        return best_proof(product)[1]
     return fit_product(product, gap=_BOUND_GAP).proof

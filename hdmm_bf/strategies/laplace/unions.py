@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 import numpy as np
 
-from hdmm_bf._types import RealMatrix, RealVector
+from hdmm_bf._types import EdgeArray, RealMatrix, RealVector
+from hdmm_bf.bounds.products import moves
 from hdmm_bf.matrix import Identity, Ones
 from hdmm_bf.problem.product import ProductProblem, Term
 from hdmm_bf.strategies.laplace import kronecker
-from hdmm_bf.strategies.laplace.kronecker import Attributes, KroneckerDraft, combined, reach, reaches
+from hdmm_bf.strategies.laplace.factors import Factor, owns, reach
+from hdmm_bf.strategies.laplace.kronecker import Attribute, Attributes, KroneckerDraft, combined, reaches
 from hdmm_bf.strategies.registry import Family
 from hdmm_bf.strategies.search import Callback, Progress, Status, search
 
@@ -49,7 +51,7 @@ def fit_union(
         The blocks together have L1 sensitivity at most 1 under the policy; each term is answered by its own block
         alone, and the error is the sum over the terms.
     """
-    if all(_is_table(term) for term in product.terms):
+    if is_closed(product):
         return _fit_tables(product)
     drafts = steps(product, seed=seed)
     found = search(
@@ -62,16 +64,60 @@ def fit_union(
     return found.best._replace(status=found.status)
 
 
+def is_closed(product: ProductProblem) -> bool:
+    """Whether all terms are tables of counts, which need no search."""
+    return all(_is_table(term) for term in product.terms)
+
+
+def first(product: ProductProblem, *, seed: int = 0) -> UnionDraft:
+    """Return one block a table, or one a term, before anything is searched, with the budget divided best."""
+    if is_closed(product):
+        return _fit_tables(product)
+    pool = Attributes(product, seed)
+    blocks = [
+        _better(product, term, own, combined(term, own))
+        for term, own in zip(product.terms, map(pool.of, product.terms), strict=True)
+    ]
+    return _shared_out(product, blocks, tuple((k,) for k in range(len(blocks))))
+
+
 def steps(product: ProductProblem, *, seed: int) -> Iterator[UnionDraft]:
     """Yield the union after every step of its terms, one term after the other, from the identity for each on."""
+    if is_closed(product):
+        yield _fit_tables(product)
+        return
     pool = Attributes(product, seed)
     attributes = [pool.of(term) for term in product.terms]
-    blocks = [combined(term, own) for term, own in zip(product.terms, attributes, strict=True)]
+    blocks = [_better(product, t, own, combined(t, own)) for t, own in zip(product.terms, attributes, strict=True)]
     answers = tuple((k,) for k in range(len(blocks)))
     for k, (term, own) in enumerate(zip(product.terms, attributes, strict=True)):
         for block in kronecker.steps(term, own):
-            blocks[k] = block
+            blocks[k] = _better(product, term, own, block)
             yield _shared_out(product, blocks, answers)
+
+
+def _better(
+    product: ProductProblem, term: Term, attributes: Sequence[Attribute], block: KroneckerDraft
+) -> KroneckerDraft:
+    """Return a block, or the one that hides one attribute alone where that is better: at a loss of 1 for both."""
+    seen = [i for i, edges in enumerate(product.edges) if len(edges) and moves(term, i, edges)]
+    if len(seen) != 1:
+        return block
+    (i,) = seen
+    V, edges = term.grams[i], product.edges[i]
+    own = min(owns(edges, product.sizes[i]), key=lambda factor: float(np.vdot(V, factor.covariance)))
+    if own.over_edges:  # only sums of noise can have it
+        return block
+    others = [min(a.points, key=lambda point: point.error) for a in attributes]
+    error = term.weight**2 * float(np.vdot(V, own.covariance)) / own.loss**2
+    error *= math.prod(point.error for k, point in enumerate(others) if k != i)
+    factors = tuple(own.matrix if k == i else point.matrix for k, point in enumerate(others))
+    alone = KroneckerDraft(factors, error, public=(i, own.public))
+    return alone if _at_loss_one(product, alone) < _at_loss_one(product, block) else block
+
+
+def _at_loss_one(product: ProductProblem, block: KroneckerDraft) -> float:
+    return block.error * float(reaches(product, block.factors).max()) ** 2
 
 
 def shares(errors: RealVector, moves: RealMatrix) -> RealVector:
@@ -111,7 +157,7 @@ def _shared_out(
     errors = np.where(moves.max(axis=1) > 0, [block.error for block in blocks], 0.0)  # what nothing moves is public
     b = shares(errors, moves)
     scaled = [
-        KroneckerDraft((block.factors[0] * share, *block.factors[1:]), error)
+        KroneckerDraft((block.factors[0] * share, *block.factors[1:]), error, public=block.public)
         for block, share, error in zip(blocks, b.tolist(), (errors / b**2).tolist(), strict=True)
     ]
     return UnionDraft(tuple(scaled), answers, sum(block.error for block in scaled))
@@ -131,21 +177,15 @@ def _fit_tables(product: ProductProblem) -> UnionDraft:
     kept = [frozenset(i for i, f in enumerate(t.factors) if isinstance(f, Identity)) for t in product.terms]
     groups = [(table, tuple(k for k, other in enumerate(kept) if other == table)) for table in dict.fromkeys(kept)]
     whole: Groups = [(frozenset().union(*kept), tuple(range(len(kept))))]
-    along = _table_reaches(product)
-    best = _table_error(product, groups, along)
+    tables = _Tables(product, kept)
+    best = tables.error(groups)
     while len(groups) > 1:
         options = [_merged(groups, a, b) for i, (a, _) in enumerate(groups) for b, _ in groups[i + 1 :]]
-        error, k = min((_table_error(product, option, along), k) for k, option in enumerate(options))
+        error, k = min((tables.error(option), k) for k, option in enumerate(options))
         if error >= best:
             break
         groups, best = options[k], error
-    return _tables(product, groups if best <= _table_error(product, whole, along) else whole)
-
-
-def _table_reaches(product: ProductProblem) -> RealMatrix:
-    """Return, for every attribute, how far its edges move a table that sums over it, and one that keeps it."""
-    pairs = zip(product.sizes, product.edges, strict=True)
-    return np.array([[reach(np.ones((1, n)), edges), reach(np.eye(n), edges)] for n, edges in pairs])
+    return tables.draft(groups if best <= tables.error(whole) else whole)
 
 
 def _merged(groups: Groups, first: frozenset[int], other: frozenset[int]) -> Groups:
@@ -155,29 +195,61 @@ def _merged(groups: Groups, first: frozenset[int], other: frozenset[int]) -> Gro
     return [*(group for group in groups if group[0] not in (first, other, both)), (both, tuple(terms))]
 
 
-def _table_errors(product: ProductProblem, groups: Groups) -> RealVector:
-    """Return, for each table, the sum over its terms: each has the error of all its cells, whatever it sums over."""
-    cells = [math.prod(product.sizes[i] for i in table) for table, _ in groups]
-    weights = [sum(product.terms[k].weight ** 2 for k in terms) for _, terms in groups]
-    return np.asarray(np.array(cells, dtype=np.float64) * np.array(weights))
+@final
+class _Tables:
+    """Errors of tables without writing a factor out: counts of cells, or, along one attribute, what hides it best."""
+
+    def __init__(self, product: ProductProblem, kept: Sequence[frozenset[int]]) -> None:
+        self.product, self.kept = product, kept
+        pairs = list(zip(product.sizes, product.edges, strict=True))
+        self._along = np.array([[reach(np.ones((1, n)), edges), reach(np.eye(n), edges)] for n, edges in pairs])
+        self._owns = {i: _best_for_counts(edges, n) for i, (n, edges) in enumerate(pairs) if len(edges)}
+
+    def _own(self, table: frozenset[int]) -> int | None:
+        """The attribute along which alone a table is moved, if it keeps it and rows can hide it."""
+        moved = [i for i, row in enumerate(self._along) if row[int(i in table)] > 0]
+        alone = len(moved) == 1 and moved[0] in table and self._owns[moved[0]] is not None
+        return moved[0] if alone else None
+
+    def _cost(self, table: frozenset[int], terms: Sequence[int]) -> tuple[float, RealVector]:
+        """Error and moves of a table: each term has the error of all its cells, whatever it sums over."""
+        squares = [self.product.terms[k].weight ** 2 for k in terms]
+        i = self._own(table)
+        cells = math.prod(self.product.sizes[k] for k in table if k != i)
+        if i is None:
+            return cells * sum(squares), np.array([row[int(k in table)] for k, row in enumerate(self._along)])
+        own = self._owns[i]
+        assert own is not None
+        Y = own.covariance / own.loss**2
+        seen = [float(np.trace(Y) if i in self.kept[k] else Y.sum()) for k in terms]
+        moves = np.where(np.arange(len(self._along)) == i, own.loss, 0.0)
+        return cells * sum(w * s for w, s in zip(squares, seen, strict=True)), moves
+
+    def error(self, groups: Groups) -> float:
+        """Return the error of all tables with the budget divided best."""
+        costs = [self._cost(*group) for group in groups]
+        errors, along = np.array([error for error, _ in costs]), np.array([moves for _, moves in costs])
+        noisy = along.max(axis=1) > 0
+        return float((errors / shares(errors, along) ** 2)[noisy].sum())
+
+    def draft(self, groups: Groups) -> UnionDraft:
+        """Return one block a table."""
+        blocks = []
+        for table, terms in groups:
+            i = self._own(table)
+            factors = [np.eye(n) if k in table else np.ones((1, n)) for k, n in enumerate(self.product.sizes)]
+            own = None if i is None else self._owns[i]
+            if i is not None and own is not None:
+                factors[i] = own.matrix
+            public = (0, 0) if i is None or own is None else (i, own.public)
+            blocks.append(KroneckerDraft(tuple(factors), self._cost(table, terms)[0], public=public))
+        return _shared_out(self.product, blocks, tuple(terms for _, terms in groups))
 
 
-def _table_error(product: ProductProblem, groups: Groups, along: RealMatrix) -> float:
-    """Return the error of all tables with the budget divided best, without writing a factor out."""
-    errors = _table_errors(product, groups)
-    moves = np.array([[row[int(i in table)] for i, row in enumerate(along)] for table, _ in groups])
-    noisy = moves.max(axis=1) > 0
-    return float((errors / shares(errors, moves) ** 2)[noisy].sum())
-
-
-def _tables(product: ProductProblem, groups: Groups) -> UnionDraft:
-    """One block a table."""
-    errors = _table_errors(product, groups)
-    blocks = [
-        KroneckerDraft(tuple(np.eye(n) if i in table else np.ones((1, n)) for i, n in enumerate(product.sizes)), error)
-        for (table, _), error in zip(groups, errors.tolist(), strict=True)
-    ]
-    return _shared_out(product, blocks, tuple(terms for _, terms in groups))
+def _best_for_counts(edges: EdgeArray, n: int) -> Factor | None:
+    """Return what hides the counts of one attribute with least error; None where only sums of noise can have it."""
+    own = min(owns(edges, n), key=lambda factor: float(np.trace(factor.covariance)))
+    return None if own.over_edges else own
 
 
 FAMILY = Family(name=NAME, noise="laplace", structured=True, search=fit_union)

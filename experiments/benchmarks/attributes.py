@@ -1,0 +1,70 @@
+"""Many attributes: pure epsilon beside its floors, proven bounds for three and more attributes, by factors.
+
+Every fit runs in a process of its own. Floors are mechanisms that need no search; the best of them is named. Time
+limits are of wall time, so numbers of searches that a limit ended depend on the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from experiments.benchmarks.measure import Part, Table, own_process, peak_memory
+
+MIXED = "product:line:100,bounded:50,empty:2"
+CENSUS = "product:line:100,bounded:50,bounded:7,empty:2"
+CASES = [
+    ("all-range:100x50x2", MIXED, "laplace"),
+    ("marginals:100x50x2:2", MIXED, "laplace"),
+    ("all-range:64x64", "threshold:64x64:1", "laplace"),
+    ("all-range:20x20x20", "product:line:20,line:20,line:20", "gaussian"),
+    ("census", CENSUS, "gaussian"),
+    ("census", CENSUS, "laplace"),
+]
+QUICK = [("all-range:12x10x2", "product:line:12,bounded:10,empty:2", "laplace")]
+SEARCHED = ("directions", "kronecker", "union")
+SECONDS = 100.0
+
+
+def report(*, quick: bool = False) -> list[Part]:
+    """Return the table; quick: one small row."""
+    rows = []
+    for case in QUICK if quick else CASES:
+        made = own_process("experiments.benchmarks.attributes", *case, 5.0 if quick else SECONDS)
+        ratio = f"{made['error'] / made['lower']:.4f}"
+        floor = "-" if made["floor"] is None else f"{made['floor'][1]:.4g} ({made['floor'][0]})"
+        numbers = [f"{made[name]:.1f}" for name in ("wall", "cpu")]
+        rows.append([*case, made["family"], f"{made['error']:.6g}", ratio, floor, *numbers, f"{made['peak']:.2f}"])
+    head = ["workload", "policy", "noise", "family", "unit error", "/ bound", "best floor", "wall s", "CPU s"]
+    note = "census: all 2-way marginals of 100 x 50 x 7 x 2 cells, and age ranges by region."
+    return [Table([*head, "peak GB"], rows), note]
+
+
+def main(workload: str, policy: str, noise: str, seconds: str) -> None:
+    """Fit, and tell what was reached."""
+    import time
+
+    import hdmm_bf as bf
+
+    asked = _census() if workload == "census" else bf.workload.parse(workload)
+    wall, cpu = time.perf_counter(), time.process_time()
+    made = bf.fit(asked, policy, noise=noise, max_seconds=float(seconds))
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    floors = {name: error for name, error in made.reached.items() if name not in SEARCHED}
+    floor = min(floors.items(), key=lambda item: item[1]) if floors else None
+    found = {"error": made.unit_error, "lower": made.bounds.lower, "family": made.family, "floor": floor}
+    print(json.dumps({**found, "wall": wall, "cpu": cpu, "peak": peak_memory() / 2**30}))
+
+
+def _census() -> object:
+    import numpy as np
+
+    import hdmm_bf as bf
+
+    total = [bf.workload.from_matrix(np.ones((1, n))) for n in (7, 2)]
+    ranges = bf.workload.product(bf.workload.all_range(100), bf.workload.identity(50), *total)
+    return bf.workload.union(bf.workload.parse("marginals:100x50x7x2:2"), ranges)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,190 @@
+"""Sums of noise by factors: x + sum_b (G_b1 (x) ... (x) G_bd) noise_b is published, correctly rounded, and only that.
+
+A move along an attribute shifts the whole-number noise of the block that hides it by a whole vector, so the *exact*
+sum is as private as the noise; it is a rational number, and is enclosed so tightly that only one point of a shifted
+grid can belong to it (see `exact`). Public totals are put right afterwards, from what is published and what is public.
+
+Guarantees:
+    `private_sum` returns a function of the exact sum and of independent random bits, and of nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+from hdmm_bf._checks import fail, fits
+from hdmm_bf._types import AnyArray, RealMatrix, RealVector
+from hdmm_bf.data.tables import Tables
+from hdmm_bf.matrix import apply_factors
+from hdmm_bf.problem.product import ProductProblem, incidence
+from hdmm_bf.problem.public_totals import indicators
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.release.exact import FIRST_BITS, GRID_BITS, MORE_BITS, MOST_BITS, SHIFT_BITS, rounded_to_grid
+from hdmm_bf.release.plan import Plan
+from hdmm_bf.release.products import Pairs, ProductRecovery
+from hdmm_bf.release.reconstruction import Progress, recovery
+from hdmm_bf.release.row_noise import draw_rows, row_scales
+from hdmm_bf.release.whole_numbers import Enclosed, along, enclosed_inverse, from_limbs, limbs
+from hdmm_bf.strategies.records import AnyTensor, Block, NoiseSum
+from hdmm_bf.workload import Workload
+
+
+def enclosed_factors(product: ProductProblem, block: Block, bits: int) -> list[Enclosed]:
+    """Return what a row of each factor adds to the estimate, times 2^bits; of a factor over edges P S^+."""
+    found = [enclosed_inverse(integers, bits) for integers in block.integers]
+    if block.edges is not None:
+        G, error = found[block.edges]
+        P = incidence(product, block.edges).sparse()
+        degree = int(np.abs(P).sum(axis=1).max())
+        found[block.edges] = Enclosed(from_limbs(along(limbs(P.toarray()), limbs(G), 0)), degree * error)
+    return found
+
+
+def enclosed_noise(factors: list[Enclosed], noise: AnyArray) -> tuple[AnyArray, int]:
+    """Return the product of factors applied to noise, in whole numbers, and a bound on the error of every entry."""
+    tensor = limbs(noise)
+    for axis, factor in enumerate(factors):
+        tensor = along(limbs(factor.matrix), tensor, axis)
+    sums = [factor.row_sum for factor in factors]
+    wider = [s + factor.matrix.shape[1] * factor.error for s, factor in zip(sums, factors, strict=True)]
+    largest = int(np.abs(noise).max(initial=0))
+    return from_limbs(tensor), largest * (math.prod(wider) - math.prod(sums))
+
+
+@final
+class ExactNoise:
+    """A strategy made ready for exact sums, or refused: nothing here depends on data or noise."""
+
+    def __init__(self, product: ProductProblem, strategy: NoiseSum) -> None:
+        self._product, self._strategy = product, strategy
+        self._factors: dict[int, list[list[Enclosed]]] = {}
+        self._at(FIRST_BITS)
+
+    def _at(self, bits: int) -> list[list[Enclosed]]:
+        if bits not in self._factors:
+            self._factors[bits] = [enclosed_factors(self._product, block, bits) for block in self._strategy.blocks]
+        return self._factors[bits]
+
+    def private_sum(self, x: AnyArray, noise: list[AnyArray]) -> AnyTensor:
+        """Return x + sum_b (x) G_b noise_b, correctly rounded to a shifted grid."""
+        shift = 2 * secrets.randbits(SHIFT_BITS) + 1  # odd: never on a coarser point
+        counts = x.astype(object)
+        for each in range(FIRST_BITS, MOST_BITS, MORE_BITS):
+            bits, error = each * x.ndim, 0
+            centre = counts << bits
+            for factors, drawn in zip(self._at(each), noise, strict=True):
+                added, off = enclosed_noise(factors, drawn)
+                centre, error = centre + added, error + off
+            flat = centre.ravel().tolist()
+            low = rounded_to_grid([c - error for c in flat], bits, shift)
+            if low == rounded_to_grid([c + error for c in flat], bits, shift):
+                return np.array([math.ldexp(value, -GRID_BITS) for value in low]).reshape(x.shape)
+        raise fail("release", "noise", "could not be added exactly", "Run the release again; nothing was published.")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class NoiseRecovery(ProductRecovery):
+    """Counts plus noise by factors: every query is answered from the same estimate of all cells."""
+
+    strategy: NoiseSum
+
+    @cached_property
+    def exact(self) -> ExactNoise:
+        """The strategy made ready for exact sums, or refused."""
+        return ExactNoise(self.product, self.strategy)
+
+    @cached_property
+    def public_totals(self) -> list[RealMatrix]:
+        """Indicators of components without BOTTOM, one matrix an attribute: their products are public totals."""
+        return [indicators(edges, n) for edges, n in zip(self.product.edges, self.product.sizes, strict=True)]
+
+    @cached_property
+    def corrections(self) -> list[RealMatrix]:
+        """K_i = Y_i C_i^T (C_i Y_i C_i^T)^-1 of the block that disturbs totals; evenly if none does."""
+        pairs = zip(self.strategy.blocks, self.strategy.hides, strict=True)
+        joint = next((block for block, hides in pairs if len(hides) > 1), None)
+        found = []
+        for i, C in enumerate(self.public_totals):
+            G = np.eye(C.shape[1]) if joint is None else joint.inverses[i]
+            half = (C @ G) @ G.T
+            found.append(np.linalg.solve(half @ C.T, half).T)
+        return found
+
+    def measure(self, data: Tables, settled: Plan) -> list[AnyArray]:
+        """Return the counts; a strategy that cannot be run exactly is refused here, whatever the data."""
+        sizes = self.product.sizes
+        fits("release", f"{math.prod(sizes)} cells", math.prod(sizes) * 400, advice="Use Gaussian noise.")
+        _ = self.exact
+        return [np.asarray(data.table(range(len(sizes)))).reshape(sizes)]
+
+    def add_noise(
+        self, exact: Sequence[AnyArray], data: Tables, settled: Plan, callback: Progress
+    ) -> tuple[AnyTensor, ...]:
+        """Return the counts plus noise on a grid, with public totals put right."""
+        noise = [draw_rows(settled.row_sampler, row_scales(b, settled), callback) for b in self.strategy.blocks]
+        (x,) = exact
+        return (self._put_right(self.exact.private_sum(x, noise), x),)
+
+    def _put_right(self, cells: AnyTensor, x: AnyArray) -> AnyTensor:
+        """Take off what noise and rounding did to public totals C x, which are exact."""
+        if not all(map(len, self.public_totals)):
+            return cells
+        public = apply_factors([C.astype(np.int64) for C in self.public_totals], x)
+        off = apply_factors(self.public_totals, cells) - public
+        return np.asarray(cells - apply_factors(self.corrections, off))
+
+    def squares(self, block: Block) -> Pairs:
+        """(G - K C G)^2 for a block that disturbs public totals, else G^2."""
+        G = block.inverses
+        number = next(k for k, own in enumerate(self.strategy.blocks) if own is block)
+        if len(self.strategy.hides[number]) < 2 or not all(map(len, self.public_totals)):
+            return [(1.0, G, G)]
+        F = [K @ (C @ own) for K, C, own in zip(self.corrections, self.public_totals, G, strict=True)]
+        return [(1.0, G, G), (-2.0, G, F), (1.0, F, F)]
+
+    def estimate(self, measured: Sequence[AnyTensor]) -> RealVector:
+        """Return the estimate of every cell."""
+        return np.asarray(measured[0]).ravel()
+
+    def answers(self, workload: Workload, measured: Sequence[AnyTensor]) -> RealVector:
+        """Return the answers of any workload on the same domain."""
+        self._terms(workload)
+        found = np.asarray(workload.matrix.mv(self.estimate(measured)), dtype=np.float64)
+        return self._whole_where_public(workload, found)
+
+    def error_draws(self, workload: Workload, settled: Plan, count: int) -> RealMatrix:
+        """Return errors of all answers in so many fresh draws of the noise, one column a draw."""
+        drawn = [self._row_errors(block, settled, count) for block in self.strategy.blocks]
+        empty = np.zeros(self.product.sizes, dtype=np.int64)
+        errors = []
+        for draw in range(count):
+            pairs = zip(self.strategy.blocks, drawn, strict=True)
+            cells = sum((apply_factors(block.inverses, part[draw]) for block, part in pairs), start=0.0 * empty)
+            errors.append(self.answers(workload, [self._put_right(cells, empty)]))
+        return np.stack(errors, axis=1)
+
+    def check_steps(self, steps: Sequence[str]) -> None:
+        """Refuse post-processing, which weighs cells by the precision of rows that are measured."""
+        if steps:
+            problem = "is for strategies that measure rows, and this one adds up noise on the cells"
+            raise fail("postprocess", ", ".join(steps), problem, "Leave it out, or use Gaussian noise.")
+
+    def check_covers(self, workload: Workload) -> None:
+        """Refuse queries on another domain; all others are answered."""
+        self._terms(workload)
+
+    def check_estimate(self) -> None:
+        """Nothing to refuse: cells are what is published."""
+
+
+@recovery.register
+def _(strategy: NoiseSum, problem: Problem) -> NoiseRecovery:
+    return NoiseRecovery(problem, strategy)
