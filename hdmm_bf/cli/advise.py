@@ -11,6 +11,7 @@ from hdmm_bf._display import plain
 from hdmm_bf.cli.fit import code
 from hdmm_bf.cli.requests import inputs, problem_parameters, requested
 from hdmm_bf.cli.search_options import OBJECTIVE, SEED, TARGETS
+from hdmm_bf._types import Noise
 from hdmm_bf.cli.show import as_json, count, emit, option_number, progress
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _MOST_TABLES = 8
 _WIDTH = 96
-_NOISES = {
+_NOISES: dict[Noise, str] = {
     "gaussian": "The loss is at most epsilon, except with a probability of about delta; many tables cost little more.",
     "laplace": "The loss is at most epsilon, always; noise on the answers of a strategy.",
     "norm": "The loss is at most epsilon, always; whole-number noise on the cells.",

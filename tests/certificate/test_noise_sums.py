@@ -159,6 +159,24 @@ def test_releases_have_the_stated_error_and_exact_public_totals(fit):
         assert outs[0].estimate[labels == label].sum() == pytest.approx(x[labels == label].sum(), abs=1e-6)
 
 
+def test_draws_of_errors_have_the_stated_variances(fit):
+    """Draws behind simultaneous intervals: variances of every query, within five standard errors of a variance."""
+    plan, draws = bf.plan(fit, epsilon=1.0), 3000
+    errors = fit.recovery.error_draws(fit.problem.workload, plan, draws)
+    stated = fit.per_query_stddev(epsilon=1.0) ** 2
+    public = stated == 0
+    assert not np.any(errors[public])
+    off = (errors[~public] ** 2).mean(axis=1) / stated[~public] - 1
+    assert np.abs(off).max() < 5 * math.sqrt(5 / draws)  # Laplace noise: the fourth moment is at most 6 variances^2
+    assert np.abs((1.3 * errors[~public] ** 2).mean(axis=1) / stated[~public] - 1).max() > 5 * math.sqrt(5 / draws)
+
+
+def test_post_processing_is_refused_with_a_sentence(fit):
+    counts = np.ones(fit.problem.policy.num_cells, dtype=np.int64)
+    with pytest.raises(bf.InputError, match="adds up noise on the cells"):
+        bf.release(fit, counts, epsilon=1.0).postprocess("nonnegative")
+
+
 def test_bundles_come_back_bit_by_bit(fit, tmp_path):
     loaded = bf.load(fit.save(tmp_path / "sum.bf"))
     assert loading.check(tmp_path / "sum.bf")[1] == []

@@ -102,7 +102,7 @@ def _alike(product: ProductProblem, weights: Weights) -> list[int]:
     def same(i: int, k: int) -> bool:
         pairs = [(product.edges[i], product.edges[k]), (product.terms[0].grams[i], product.terms[0].grams[k])]
         pairs += [(weights.edges[i], weights.edges[k]), (weights.cells[i], weights.cells[k])]
-        return weights.types[i] == weights.types[k] and all(np.array_equal(a, b) for a, b in pairs)
+        return bool(weights.types[i] == weights.types[k]) and all(np.array_equal(a, b) for a, b in pairs)
 
     return [next(i for i in sizes if same(i, k)) for k in sizes]
 
