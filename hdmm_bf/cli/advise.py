@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from hdmm_bf._display import plain
+from hdmm_bf._types import Noise
 from hdmm_bf.cli.fit import code
 from hdmm_bf.cli.requests import inputs, problem_parameters, requested
 from hdmm_bf.cli.search_options import OBJECTIVE, SEED, TARGETS
-from hdmm_bf._types import Noise
 from hdmm_bf.cli.show import as_json, count, emit, option_number, progress
 
 if TYPE_CHECKING:
