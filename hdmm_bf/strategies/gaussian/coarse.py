@@ -117,7 +117,7 @@ def stretched(weights: RealVector, coarse: Intervals, fine: Intervals, reach: in
     lengths = np.arange(most + 1.0)
     short = min(_SHORT * reach, least)
     at = lengths if most == least else np.interp(lengths, [0, short, most], [0, short, least])
-    density = np.gradient(at) if most else np.ones(1)
+    density = np.concatenate([[1.0], np.diff(at)])  # how many of the few lengths stand for one of the many
     at[1:] = np.maximum(at[1:], 1.0)
     below = np.floor(at).astype(np.int64)
     above, share = np.minimum(below + 1, least), at - below

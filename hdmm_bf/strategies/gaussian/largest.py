@@ -185,5 +185,6 @@ def _from_half(problem: Problem) -> Proof | None:
         if still or len(bounds) == _HALF_STEPS or limits.ending():
             break
     own = intervals(half)
+    assert own is not None, "half of a line is a line"
     lam = stretched(proof.queries, own.queries, shape.queries, shape.reach)
     return Proof(lam, stretched(proof.edges, own.edges, shape.edges, shape.reach))

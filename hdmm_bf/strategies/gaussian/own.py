@@ -43,7 +43,7 @@ _TRIALS = 64
 _ROOM = 1e-9
 """Pairs of points on which convexity is tried, and the share by which rounding may break it."""
 
-_WAYS, _WAY, _WAY_STEPS = 4, 0.3, 64
+_WAYS, _WAY, _WAY_STEPS = 16, 0.5, 64
 _TURNED, _JUMP = 0.25, 0.15
 """Ways on which derivatives are watched, their length in log v, their steps; the share of the derivatives by which they
 must turn on the whole way to be looked at, and the share of that turn in one step, of 64, that is a jump."""

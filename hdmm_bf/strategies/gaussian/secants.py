@@ -85,7 +85,7 @@ class Secants:
 
     def _raising(self, weights: RealVector) -> RealVector:
         sizes = [np.full(weights[block].size, weights[block].size) for block in self.blocks]
-        return np.clip((np.concatenate(sizes) * weights) ** -0.25, 1.0, _MOST_RAISED)
+        return np.asarray(np.clip((np.concatenate(sizes) * weights) ** -0.25, 1.0, _MOST_RAISED))
 
     def _inside(self, logs: RealVector) -> RealVector:
         parts = zip(self.blocks, self.lowest, strict=True)
