@@ -330,3 +330,9 @@ def test_problems_of_several_parts_are_the_problem_whole():
     first = incidence(as_product(made), 0).sparse().toarray()
     whole = np.hstack([np.kron(first, np.eye(2)), np.kron(np.eye(3), [[1], [-1]])])
     assert {tuple(np.abs(c)) for c in P.T} == {tuple(np.abs(c)) for c in whole.T}
+
+
+def test_post_processing_is_refused():
+    out = bf.release(grid_fit(), np.arange(12), epsilon=1.0)
+    with pytest.raises(bf.InputError, match="adds up noise on the cells"):
+        out.postprocess("nonnegative")
