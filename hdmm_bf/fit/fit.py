@@ -6,7 +6,7 @@ Every number of a `Fit` is its certificate's: derived from the shipped integers,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,14 +16,14 @@ import numpy as np
 
 from hdmm_bf import __version__, _display, bundle
 from hdmm_bf import policy as policies
-from hdmm_bf._checks import InputError, fail, whole_numbers
+from hdmm_bf._checks import fail, whole_numbers
 from hdmm_bf._types import JsonObject, Noise, Proof, RealMatrix, RealVector
 from hdmm_bf.bounds.dense import Bounds
 from hdmm_bf.certificate import Certificate
-from hdmm_bf.problem.goal import Groups, Targets, goal
+from hdmm_bf.fit import budget
+from hdmm_bf.problem.goal import Groups, Targets
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.plan import Accounting, Plan, plan
-from hdmm_bf.release.privacy import loss_for
 from hdmm_bf.release.reconstruction import Recovery, recovery
 from hdmm_bf.strategies import Status, TracePoint
 from hdmm_bf.strategies.records import Strategy
@@ -282,39 +282,10 @@ class Fit:
             A release at this epsilon has it, as `per_query_stddev` and `plan` tell.
             What `plan` would refuse is refused here.
         """
-        wanted, reached = self._measure(rmse=rmse, stddev=stddev, largest=largest, groups=groups)
-        if (delta is None) != (self.noise != "gaussian"):
-            advice = "Give delta for Gaussian noise, and none for pure epsilon."
-            raise fail("fit.epsilon_for", f"delta={delta}", f"does not go with {self.noise} noise", advice)
-        if self.unit_error == 0:
-            problem = "the answers are public and have no error"
-            raise fail("fit.epsilon_for", f"an error of {wanted:g}", problem, "Publish them.")
-        how: JsonObject = {"per_person": per_person}
-        other = how if delta is None else {"delta": delta, "accounting": accounting, **how}
-        usual = reached({"epsilon": 1.0, **other})  # refuses what is wrong with the arguments
-        try:
-            found = self._epsilon(wanted, reached, delta, accounting, per_person)
-            plan(self, epsilon=found, **other)
-        except InputError as refused:
-            advice = f"Ask for a {'smaller' if wanted > usual else 'larger'} one."
-            shown = "these targets" if stddev is not None else f"an error of {wanted:g}"
-            problem = f"no release can be planned for it ({str(refused).rstrip('.')})"
-            raise fail("fit.epsilon_for", shown, problem, advice) from None
-        return found
-
-    def _epsilon(
-        self,
-        wanted: float,
-        reached: Callable[[JsonObject], float],
-        delta: float | None,
-        accounting: Accounting,
-        per_person: int | None,
-    ) -> float:
-        if delta is None:
-            return loss_for(wanted, lambda epsilon: reached({"epsilon": epsilon, "per_person": per_person}))
-        how: JsonObject = {"accounting": accounting, "per_person": per_person}
-        rho = loss_for(wanted, lambda rho: reached({"rho": rho, **how}))
-        return plan(self, rho=rho, **how).epsilon_at(delta)
+        wanted, reached = budget.wanted(self, rmse=rmse, stddev=stddev, largest=largest, groups=groups)
+        shown = "these targets" if stddev is not None else f"an error of {wanted:g}"
+        how = {"delta": delta, "accounting": accounting, "per_person": per_person}
+        return budget.smallest_epsilon(self, wanted, reached, shown, **how)
 
     def _plan(
         self,
@@ -325,28 +296,6 @@ class Fit:
         per_person: int | None,
     ) -> Plan:
         return plan(self, epsilon=epsilon, delta=delta, rho=rho, accounting=accounting, per_person=per_person)
-
-    def _measure(
-        self, *, rmse: float | None, stddev: Targets | None, largest: float | None, groups: Groups | None
-    ) -> tuple[float, Callable[[JsonObject], float]]:
-        """Return what is wanted as a number, and what a release of a given loss has of it."""
-        if sum(value is not None for value in (rmse, stddev, largest)) != 1:
-            advice = "Give exactly one of them."
-            raise fail("fit.epsilon_for", "rmse, stddev, largest", "are three ways to ask", advice)
-        if groups is not None and not isinstance(stddev, Mapping):
-            raise fail("fit.epsilon_for", "groups", "go with stddev={group: target}", "Leave them out.")
-        if stddev is not None:
-            workload, policy = self.problem.workload, self.problem.policy
-            allowed = goal(workload, policy, targets=stddev, groups=groups).targets
-            assert allowed is not None
-            asked = np.flatnonzero(~np.isnan(allowed))
-            return 1.0, lambda loss: float((self.per_query_stddev(**loss)[asked] / allowed[asked]).max())
-        wanted, name = (rmse, "rmse") if rmse is not None else (largest, "largest")
-        if not isinstance(wanted, int | float | np.number) or not (wanted > 0 and math.isfinite(wanted)):
-            raise fail("fit.epsilon_for", f"{name}={wanted}", "must be a positive number", "Use for example 5.0.")
-        if rmse is not None:
-            return float(wanted), lambda loss: plan(self, **loss).rmse
-        return float(wanted), lambda loss: float(self.per_query_stddev(**loss).max())
 
     def per_query_stddev(
         self,

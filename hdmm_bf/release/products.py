@@ -15,8 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from hdmm_bf._checks import fail, fits
-from hdmm_bf._linalg import NOTHING, ROUNDING
-from hdmm_bf._types import AnyArray, IndexArray, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf._types import AnyArray, IndexArray, RealMatrix, RealVector
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.data.checked import as_tables
 from hdmm_bf.data.tables import Tables
@@ -28,6 +27,7 @@ from hdmm_bf.release.coverage import check_covered
 from hdmm_bf.release.noise import LARGEST
 from hdmm_bf.release.plan import Plan
 from hdmm_bf.release.postprocess import check_steps
+from hdmm_bf.release.product_variances import carried, contracted, cumulative, maps_of, paired, unit_spread
 from hdmm_bf.release.public import PROBES, flows_of, is_whole, public_rows
 from hdmm_bf.release.reconstruction import Progress, Recovery, Weighing, recovery
 from hdmm_bf.release.row_noise import draw_rows, row_scales, row_variances
@@ -115,7 +115,7 @@ class ProductRecovery(Recovery):
             shape = tuple(f.shape[0] for f in term.factors)
             total = np.zeros(shape)
             for block, y in zip(self.strategy.blocks, measured, strict=True):
-                maps = _maps(term, block.inverses) if block.answers(number) else None
+                maps = maps_of(term, block.inverses) if block.answers(number) else None
                 if maps is not None:
                     _check_measured(workload, maps, block)
                     total += term.weight * apply_factors(maps, y)
@@ -156,7 +156,7 @@ class ProductRecovery(Recovery):
 
     def unit_variances(self) -> RealVector:
         """Return the variance of every answer at unit noise: 1 / precision on every row."""
-        rows = [_variances(block) for block in self.strategy.blocks]
+        rows = [unit_spread(block) for block in self.strategy.blocks]
         return self.row_variances_carried(self.problem.workload, rows)
 
     def row_variances_carried(
@@ -175,7 +175,7 @@ class ProductRecovery(Recovery):
             total = np.zeros(tuple(f.shape[0] for f in term.factors))
             for block, spread in zip(self.strategy.blocks, rows, strict=True):
                 for factor, left, right in self.squares(block) if block.answers(number) else []:
-                    first, second = _maps(term, left), _maps(term, right)
+                    first, second = maps_of(term, left), maps_of(term, right)
                     if first is not None and second is not None:
                         both = [a * b for a, b in zip(first, second, strict=True)]
                         total += factor * term.weight**2 * apply_factors(both, spread)
@@ -193,8 +193,8 @@ class ProductRecovery(Recovery):
         for number, term in enumerate(terms):
             for block, spread in blocks:
                 for factor, left, right in self.squares(block) if block.answers(number) else []:
-                    carried = [_carried(V, A, B) for V, A, B in zip(term.grams, left, right, strict=True)]
-                    total += factor * term.weight**2 * _contracted(spread, carried)
+                    along = [carried(V, A, B) for V, A, B in zip(term.grams, left, right, strict=True)]
+                    total += factor * term.weight**2 * contracted(spread, along)
         return total
 
     def squares(self, block: Block) -> Pairs:
@@ -224,7 +224,7 @@ class ProductRecovery(Recovery):
         total = np.zeros(picked.size)
         squares = [(s, *p) for b, s in zip(self.strategy.blocks, rows, strict=True) for p in self.squares(b)]
         for spread, factor, left, right in squares:
-            first, second = _sums(left), _sums(right)
+            first, second = cumulative(left), cumulative(right)
             for start in range(0, picked.size, _BOX_BLOCK):
                 queries = picked[start : start + _BOX_BLOCK]
                 high, low = boxes.high[queries] + 1, boxes.low[queries]
@@ -232,7 +232,7 @@ class ProductRecovery(Recovery):
                     (a[high[:, i]] - a[low[:, i]]) * (b[high[:, i]] - b[low[:, i]])
                     for i, (a, b) in enumerate(zip(first, second, strict=True))
                 ]
-                total[start : start + _BOX_BLOCK] += factor * _paired(parts, spread)
+                total[start : start + _BOX_BLOCK] += factor * paired(parts, spread)
         return total
 
     def half_widths(self, settled: Plan, level: float, chosen: Int[np.ndarray, " q"]) -> RealVector:
@@ -346,51 +346,6 @@ def _check_measured(workload: Workload, maps: list[RealMatrix], block: Block) ->
     if missing[np.ix_(*seen)].any():
         problem = "asks what the strategy does not measure"
         raise fail("release", f"workload {workload.spec}", problem, "Fit a strategy for it.")
-
-
-def _sums(inverses: Sequence[RealMatrix]) -> list[RealMatrix]:
-    """Cumulative sums over the values, from none to all."""
-    return [np.concatenate([np.zeros((1, G.shape[1])), np.cumsum(G, axis=0)]) for G in inverses]
-
-
-def _paired(parts: list[RealMatrix], tensor: AnyTensor) -> RealVector:
-    """sum_J tensor_J prod_i parts_i[q, j_i] for every query q."""
-    first, *others = parts
-    result = np.tensordot(first, tensor, axes=(1, 0))
-    for part in others:
-        result = np.einsum("qj,qj...->q...", part, result)
-    return np.asarray(result)
-
-
-def _variances(block: Block) -> AnyTensor:
-    with np.errstate(divide="ignore"):
-        spread = np.where(np.isinf(block.precisions), 0.0, 1.0 / block.precisions)
-    return np.broadcast_to(np.where(np.isinf(spread), 0.0, spread), block.shape)
-
-
-def _maps(term: Term, inverses: Sequence[RealMatrix]) -> list[RealMatrix] | None:
-    """W_i G_i for every attribute, or None when the term sees nothing of the block."""
-    maps = []
-    for factor, G in zip(term.factors, inverses, strict=True):
-        mapped = np.asarray(factor.mv(G), dtype=np.float64)
-        if float(np.abs(mapped).max()) <= ROUNDING * float(np.abs(G).max()) * factor.shape[1]:
-            return None
-        maps.append(mapped)
-    return maps
-
-
-def _carried(V: SquareMatrix, A: RealMatrix, B: RealMatrix) -> RealVector:
-    """Products, in the queries, of what each row of a factor adds by two maps; zero where it is only rounding."""
-    sizes = np.einsum("ij,ij->j", A, V @ B)
-    room = NOTHING * float(np.abs(V).max()) * len(V) ** 2 * np.abs(A).max(axis=0) * np.abs(B).max(axis=0)
-    return np.where(np.abs(sizes) > room, sizes, 0.0)
-
-
-def _contracted(tensor: AnyTensor, vectors: Sequence[RealVector]) -> float:
-    """sum_J tensor_J prod_i vectors_i[j_i]."""
-    for vector in vectors:
-        tensor = np.tensordot(vector, tensor, axes=(0, 0))
-    return float(tensor)
 
 
 def _measured(block: Block, data: Tables, total: int, room: int) -> AnyArray:
