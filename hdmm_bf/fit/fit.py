@@ -284,8 +284,9 @@ class Fit:
         """
         wanted, reached = budget.wanted(self, rmse=rmse, stddev=stddev, largest=largest, groups=groups)
         shown = "these targets" if stddev is not None else f"an error of {wanted:g}"
-        how = {"delta": delta, "accounting": accounting, "per_person": per_person}
-        return budget.smallest_epsilon(self, wanted, reached, shown, **how)
+        return budget.smallest_epsilon(
+            self, wanted, reached, shown, delta=delta, accounting=accounting, per_person=per_person
+        )
 
     def _plan(
         self,
