@@ -47,7 +47,7 @@ class Family(click.Option):
         """Return the option and the names of all families."""
         from hdmm_bf.strategies import registry
 
-        return "--family F", f"Search one alone: {', '.join(registry.names())}."
+        return "--family F", f"One alone: {', '.join(registry.names())}."
 
 
 def effort(command: Command) -> Command:
