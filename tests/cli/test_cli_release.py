@@ -156,7 +156,7 @@ SETTLED = {  # mistakes that are found before data are read
     "queries unseen": (("--queries", "identity:2x3"), {"bundle": "m.bf"}, "asks what the strategy does not measure"),
     "queries of other tables": (("--queries", "prefix:2x3"), {"bundle": "t.bf", **PURE}, "every table of its workload"),
     "estimate of tables": (("--estimate", "c.csv"), {"bundle": "t.bf", **PURE}, "every table of its workload"),
-    "steps on blocks": (("--postprocess", "integers"), {"bundle": "m.bf"}, "is for domains that fit a dense strategy"),
+    "steps on tables": (("--postprocess", "integers"), {"bundle": "t.bf", **PURE}, "every table of its workload"),
     "level in Python": (("--level", "0.9_5"), {}, "is not a valid float"),
     "epsilon in Python": ((), {"privacy": ("--epsilon", "1_0")}, "'1_0' is not a valid float"),
     "epsilon with a space": ((), {"privacy": ("--epsilon", " 1")}, "' 1' is not a valid float"),
@@ -201,7 +201,7 @@ READ = {  # mistakes in the data or the ledger
 @pytest.mark.parametrize("name", SETTLED)
 def test_a_mistake_in_the_settings_is_one_sentence_before_data_are_read(name, folder, monkeypatch):
     arguments, options, words = SETTLED[name]
-    monkeypatch.setattr("hdmm_bf.data.counts.read_counts", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr("hdmm_bf.data.counts.read_counts", lambda *_, **__: pytest.fail("data were read"))
     assert_nothing_happens(folder, arguments, options, words)
 
 

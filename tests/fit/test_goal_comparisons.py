@@ -86,8 +86,8 @@ def two_noises(monkeypatch):
 @pytest.mark.usefixtures("two_noises")
 def test_noises_are_ranked_by_what_the_goal_asks(monkeypatch):
     """The order by rmse is turned round, so that only the goal can give the right one; `auto` follows it."""
-    real = noises._row
-    monkeypatch.setattr(noises, "_row", lambda *given: (row := real(*given))._replace(rmse=-row.asked))
+    real = noises.noise_row
+    monkeypatch.setattr(noises, "noise_row", lambda *given: (row := real(*given))._replace(rmse=-row.asked))
     problem = bf.problem("prefix:4", "unbounded:4", targets=2.0)
     rows = compare_noises(problem, **BUDGET, max_steps=1)
     assert [row.asked for row in rows] == sorted(row.asked for row in rows)

@@ -1,5 +1,6 @@
 """Fits for goals other than the total: budgets that meet targets, promises, other noises, mistakes."""
 
+import importlib
 import itertools
 
 import cvxpy as cp
@@ -147,7 +148,8 @@ def test_one_group_for_all_is_the_mean_and_one_each_is_the_largest():
     whole = bf.fit("prefix:6", "line:6", objective="largest", groups=["all"] * 6)
     assert whole.objective_value == pytest.approx(bf.fit("prefix:6", "line:6").unit_error / 6, rel=2e-3)
     each = bf.fit("prefix:6", "unbounded:6", objective="largest", groups=range(6))
-    assert each.objective_value == bf.fit("prefix:6", "unbounded:6", objective="largest").objective_value
+    alone = bf.fit("prefix:6", "unbounded:6", objective="largest")
+    assert each.objective_value == pytest.approx(alone.objective_value, rel=1e-3)  # the gap that both are proven to
 
 
 def test_a_sum_of_ones_own_is_the_total():
@@ -198,7 +200,7 @@ def test_public_problems_have_no_error_whatever_is_asked_for():
 
 
 def test_steps_that_did_not_prove_the_gap_are_told(monkeypatch):
-    monkeypatch.setattr("hdmm_bf.fit.dense.MOST_GOAL_STEPS", 2)
+    monkeypatch.setattr(importlib.import_module("hdmm_bf.fit.dense"), "MOST_GOAL_STEPS", 2)
     made = bf.fit("all-range:6", "threshold:6:2", objective="largest", gap=1e-9)
     assert not made.certified
     assert made.status == "finished"

@@ -51,7 +51,8 @@ def noise_at_cells(product, A):
     columns = np.hstack([A, np.zeros((len(A), 1))])
     loss = max(np.abs(columns[:, u] - columns[:, v]).sum() for u, v in edges.tolist())
     labels = product.problem.policy.components.labels
-    own = [label for label in np.unique(labels[:n]) if labels.size == n or label != labels[n]]
+    open_ones = {labels[u] for u, v in edges.tolist() if v < 0}  # records come and go there: no public total
+    own = [label for label in np.unique(labels[:n]) if label not in open_ones]
     C = (labels[:n] == np.array(own)[:, None]).astype(float)
     Y = np.linalg.inv(A.T @ A)
     if len(C):

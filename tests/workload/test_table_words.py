@@ -62,7 +62,7 @@ def test_a_release_answers_tables_in_words(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(8))
     given = ("release", "p.bf", "--data", "x.npy", *BUDGET, "--queries", "table 'home region'; ranges age")
     assert call(*given, "--out", "out.csv", cwd=tmp_path).returncode == 0
-    rows = list(csv.DictReader((tmp_path / "out.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
     assert [row["table"] for row in rows] == ["home region"] * 2 + ["ranges of age"] * 10
     assert float(rows[0]["estimate"]) == 0 + 2 + 4 + 6  # what is not in the policy is public
     assert_one_sentence(call(*given[:-1], "table income", "--out", "b.csv", cwd=tmp_path), "income")
