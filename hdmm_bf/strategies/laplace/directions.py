@@ -116,9 +116,9 @@ class Candidates:
             self.owns[i] += made.owns(edges, n) if i in self.moved else []
 
     def errors(self, attribute: int, factor: Factor) -> RealVector:
-        """Return tr(V_t Y) for every term."""
+        """Return tr(V_t Y) for every term; what is below zero is rounding."""
         if id(factor) not in self._errors:
-            found = [float(np.vdot(term.grams[attribute], factor.covariance)) for term in self.product.terms]
+            found = [max(float(np.vdot(t.grams[attribute], factor.covariance)), 0.0) for t in self.product.terms]
             self._errors[id(factor)] = factor, np.array(found)
         return self._errors[id(factor)][1]
 
