@@ -107,6 +107,7 @@ def release(
     rehearse(settled, made, queries=asked, steps=steps, estimate=estimate is not None)
     graph = made.problem.policy
     words = {"hides": policies.hides(graph), "people": policies.people(graph, per_person), "person": person}
+    words["answers"] = None if asked is None else asked.title
     record = {"bundle": bundle, **with_bounds(made.summary()), **words, **settled.summary()}
     for sentence in settled.warnings:
         click.echo(f"hdmm-bf: warning: {sentence}", err=True)
@@ -219,13 +220,15 @@ def _tell(record: JsonObject, settled: Plan, as_json: bool, last: list[str]) -> 
         ("hidden", record["hides"]),
         ("public", "; ".join(record["discloses"]) or "nothing"),
     ]
+    if record["answers"] is not None:
+        rows.insert(3, ("answers", f"{record['answers']}, instead; each has its standard deviation in the file"))
     if settled.per_person is not None:
-        rows.insert(4, ("people", record["people"]))
+        rows.insert(-1, ("people", record["people"]))
     if record["person"] is not None:
         whose = (
             f"at most {settled.per_person} of each person in column {record['person']}, the others left out by chance"
         )
-        rows.insert(5, ("records", whose))
+        rows.insert(-1, ("records", whose))
     click.echo(asked(record["workload"], record["policy"], record["num_queries"]))
     click.echo(facts(rows))
     for line in last:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hdmm_bf._checks import fail
+from hdmm_bf._checks import fail, readable_file
 from hdmm_bf._display import facts_table, text
 from hdmm_bf._types import RealVector
 from hdmm_bf.domain import Domain
@@ -43,6 +43,7 @@ class Map(NamedTuple):
 
 def read_map(path: str, domain: Domain) -> Map:
     """Read a map for the attribute whose labels its districts have; the only one where there is one alone."""
+    readable_file("report", path, missing="Check the path of the map.")
     labelled = [i for i in range(domain.num_attributes) if domain.labels[i] is not None]
     refusals = []
     for i in labelled or ([0] if domain.num_attributes == 1 else []):

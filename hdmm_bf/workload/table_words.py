@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import shlex
 
@@ -13,8 +14,14 @@ KINDS = ("table", "ranges", "prefixes", "total")
 
 
 def is_words(text: str) -> bool:
-    """Whether a text starts as a list of tables does: with the kind of a table, and then a blank, `;` or nothing."""
-    return re.match(rf"\s*({'|'.join(KINDS)})(\s|;|$)", text) is not None
+    """Whether a text starts as a list of tables does: with the kind of a table, and then a blank, `;` or nothing.
+
+    A first word that is nearly one, before a blank or `;`, counts as well: it is refused as what it was meant to be.
+    """
+    word, rest = re.match(r"\s*([a-z]*)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    if word in KINDS:
+        return re.match(r"\s|;|$", rest) is not None
+    return rest[:1] in (" ", ";") and bool(difflib.get_close_matches(word, KINDS, n=1, cutoff=0.7))
 
 
 def parse_words(text: str) -> Tables:

@@ -163,6 +163,11 @@ def test_attributes_are_named_in_pictures_and_facts(page):
     assert {text.get_text() for axis in figure.axes for text in axis.texts} >= {"Ahorn", "F"}
 
 
+def test_a_map_that_is_not_there_is_named_as_that(folder, fit):
+    with pytest.raises(bf.InputError, match=re.escape("no such file. Check the path of the map.")):
+        render(fit, geojson=folder / "nowhere.geojson")
+
+
 def test_the_command_shows_release_and_map(folder):
     given = ("report", "p.bf", "--release", "out.csv", "--map", "map.geojson", "--out", "page.html")
     assert call(*given, cwd=folder).returncode == 0

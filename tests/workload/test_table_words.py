@@ -33,7 +33,7 @@ def test_words_are_the_tables_that_they_say(text, expected):
     ]
 
 
-@pytest.mark.parametrize("text", ["identity:8", "table.csv", "tables age", "all-range:4x2", "", "total:4"])
+@pytest.mark.parametrize("text", ["identity:8", "table.csv", "counts age", "total.csv", "all-range:4x2", "", "total:4"])
 def test_specs_and_paths_are_no_words(text):
     assert not is_words(text)
 
@@ -42,6 +42,8 @@ def test_specs_and_paths_are_no_words(text):
     ("text", "words"),
     [
         ("table age; rangs age", ["'rangs'", "is none of table, ranges, prefixes, total"]),
+        ("tabel age", ["'tabel'", "Write it like 'table age region;"]),
+        ("tables age", ["'tables'", "is none of table"]),
         ("table 'age", ["quote that is not closed"]),
         ("total age", ["total age", "has no attributes"]),
         ("ranges age region", ["ranges age region", "one attribute, by others"]),
@@ -50,6 +52,7 @@ def test_specs_and_paths_are_no_words(text):
     ],
 )
 def test_a_mistake_says_what_to_write(text, words):
+    assert is_words(text), "or a release would take it for a spec"
     with pytest.raises(bf.InputError) as refused:
         parse_words(text).on(PEOPLE)
     for word in words:
@@ -61,7 +64,9 @@ def test_a_release_answers_tables_in_words(tmp_path):
     fit.save(tmp_path / "p.bf")
     np.save(tmp_path / "x.npy", np.arange(8))
     given = ("release", "p.bf", "--data", "x.npy", *BUDGET, "--queries", "table 'home region'; ranges age")
-    assert call(*given, "--out", "out.csv", cwd=tmp_path).returncode == 0
+    told = call(*given, "--out", "out.csv", cwd=tmp_path)
+    assert told.returncode == 0
+    assert 'answers  tables "home region; ranges of age", 12 queries, instead' in told.stdout
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
     assert [row["table"] for row in rows] == ["home region"] * 2 + ["ranges of age"] * 10
     assert float(rows[0]["estimate"]) == 0 + 2 + 4 + 6  # what is not in the policy is public

@@ -7,6 +7,7 @@ import numpy as np
 from hdmm_bf._types import EdgeArray
 from hdmm_bf.matrix import Identity, Matrix, Ones
 from hdmm_bf.policy import BOTTOM, bounded, empty, line
+from hdmm_bf.problem.product import ProductProblem, Term
 from hdmm_bf.workload.boxes import AllRange, Prefix
 
 
@@ -26,3 +27,23 @@ def resized_edges(edges: EdgeArray, old: int, new: int) -> EdgeArray | None:
             star = np.stack([np.arange(new), np.full(new, BOTTOM)], axis=1)[: new if is_bottom.any() else 0]
             return np.concatenate([make(new).edges, star])
     return None
+
+
+def resized_product(product: ProductProblem, sizes: tuple[int, ...]) -> ProductProblem | None:
+    """Return the same queries and policies on attributes of other sizes, or None where there are none.
+
+    Only sizes, edges and terms of the result have a meaning; its `problem` is the one that was given.
+    """
+    edges = [
+        own if old == new else resized_edges(own, old, new)
+        for own, old, new in zip(product.edges, product.sizes, sizes, strict=True)
+    ]
+    terms = []
+    for term in product.terms:
+        factors = [f if f.shape[1] == n else resized(f, n) for f, n in zip(term.factors, sizes, strict=True)]
+        known = [f for f in factors if f is not None]
+        if len(known) < len(factors):
+            return None
+        terms.append(Term(term.weight, tuple(known)))
+    kept = [own for own in edges if own is not None]
+    return ProductProblem(product.problem, sizes, tuple(kept), tuple(terms)) if len(kept) == len(edges) else None

@@ -20,10 +20,10 @@ from hdmm_bf._checks import fits
 from hdmm_bf._types import IndexArray, Proof, RealMatrix
 from hdmm_bf.bounds.products import product_svd_bound
 from hdmm_bf.bounds.products.invariant import gram_eigenvalues, unique_factors
-from hdmm_bf.bounds.products.resizing import resized, resized_edges
+from hdmm_bf.bounds.products.resizing import resized_product
 from hdmm_bf.objectives import limits
 from hdmm_bf.objectives.descent import descend
-from hdmm_bf.problem.product import ProductProblem, Term
+from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.problem.public_totals import has_public_totals, indicators
 from hdmm_bf.strategies.gaussian.attribute import Attribute, Blocks
 from hdmm_bf.strategies.gaussian.family import Bases, Member
@@ -258,20 +258,7 @@ def coarser(product: ProductProblem) -> ProductProblem | None:
     if max(product.sizes) <= _COARSE_SIDE:
         return None
     sizes = tuple(n // 2 if n > _COARSE_SIDE else n for n in product.sizes)
-    edges = []
-    for own, old, new in zip(product.edges, product.sizes, sizes, strict=True):
-        smaller = own if old == new else resized_edges(own, old, new)
-        if smaller is None:
-            return None
-        edges.append(smaller)
-    terms = []
-    for term in product.terms:
-        factors = [f if f.shape[1] == n else resized(f, n) for f, n in zip(term.factors, sizes, strict=True)]
-        known = [f for f in factors if f is not None]
-        if len(known) < len(factors):
-            return None
-        terms.append(Term(term.weight, tuple(known)))
-    return ProductProblem(product.problem, sizes, tuple(edges), tuple(terms))
+    return resized_product(product, sizes)
 
 
 def transferred(family: Bases, start: list[Blocks], coarse_start: list[Blocks], found: list[Blocks]) -> list[Blocks]:

@@ -16,8 +16,8 @@ from hdmm_bf.bounds.dense import is_public, uniform
 from hdmm_bf.bounds.products.folded import LARGEST, Weights, folded_bound, parities, side, symmetric_edges
 from hdmm_bf.bounds.products.grid import golden, profile
 from hdmm_bf.bounds.products.kronecker import moved_attributes
-from hdmm_bf.bounds.products.resizing import resized, resized_edges
-from hdmm_bf.problem.product import ProductProblem, Term
+from hdmm_bf.bounds.products.resizing import resized_product
+from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.gaussian import dense as gaussian
 from hdmm_bf.strategies.gaussian.kronecker import attribute_problem
@@ -120,26 +120,10 @@ def _smaller(product: ProductProblem) -> ProductProblem:
     """Return a problem of the same kind with parts of a side of about a hundred; the same one where it has none."""
     sizes = list(product.sizes)
     while True:
-        made = _resized(product, tuple(sizes))
+        made = resized_product(product, tuple(sizes))
         largest = max(sizes)
         if made is None:
             return product
         if side(made) <= _SEARCH_SIDE or largest <= _SMALLEST:
             return made
         sizes = [max(_SMALLEST, n * 3 // 4) if n == largest else n for n in sizes]
-
-
-def _resized(product: ProductProblem, sizes: tuple[int, ...]) -> ProductProblem | None:
-    edges = [
-        own if old == new else resized_edges(own, old, new)
-        for own, old, new in zip(product.edges, product.sizes, sizes, strict=True)
-    ]
-    terms = []
-    for term in product.terms:
-        factors = [f if f.shape[1] == n else resized(f, n) for f, n in zip(term.factors, sizes, strict=True)]
-        known = [f for f in factors if f is not None]
-        if len(known) < len(factors):
-            return None
-        terms.append(Term(term.weight, tuple(known)))
-    kept = [own for own in edges if own is not None]
-    return ProductProblem(product.problem, sizes, tuple(kept), tuple(terms)) if len(kept) == len(edges) else None

@@ -26,7 +26,7 @@ from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies.laplace import clusters as grouping
 from hdmm_bf.strategies.registry import Family
-from hdmm_bf.strategies.search import Callback, Progress, Status, search
+from hdmm_bf.strategies.search import Callback, Status, best_draft
 
 if TYPE_CHECKING:
     from hdmm_bf.objectives.measures import Total
@@ -105,14 +105,7 @@ def fit_cells(
     """
     assert applies(product), "other policies have other sensitivities"
     drafts = itertools.islice(steps(product, seed=seed), 1 + _STARTS)
-    found = search(
-        (Progress(draft.error, bound, draft, None) for draft in drafts),
-        gap=gap,
-        max_seconds=max_seconds,
-        max_iterations=max_steps,
-        callback=callback,
-    )
-    return found.best._replace(status=found.status)
+    return best_draft(drafts, bound=bound, gap=gap, max_seconds=max_seconds, max_steps=max_steps, callback=callback)
 
 
 def steps(product: ProductProblem, *, seed: int) -> Iterator[CellsDraft]:

@@ -35,7 +35,7 @@ from hdmm_bf.strategies.laplace.factors import EDGES, IDENTITY, WAVELET, Factor
 from hdmm_bf.strategies.laplace.grid import Part
 from hdmm_bf.strategies.laplace.kronecker import Attribute, in_turn, rank_one, reaches
 from hdmm_bf.strategies.registry import Family
-from hdmm_bf.strategies.search import Callback, Progress, Status, search
+from hdmm_bf.strategies.search import Callback, Status, best_draft
 
 NAME = "directions"
 GRID, EACH = "rows and columns of wavelets", "identity on cells, each attribute"
@@ -285,14 +285,7 @@ def fit_directions(
     """
     candidates = Candidates(product)
     drafts = steps(product, candidates, searches(product, seed), seed)
-    found = search(
-        (Progress(draft.error, bound, draft, None) for draft in drafts),
-        gap=gap,
-        max_seconds=max_seconds,
-        max_iterations=max_steps,
-        callback=callback,
-    )
-    return found.best._replace(status=found.status)
+    return best_draft(drafts, bound=bound, gap=gap, max_seconds=max_seconds, max_steps=max_steps, callback=callback)
 
 
 FAMILY = Family(

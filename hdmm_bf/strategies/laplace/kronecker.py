@@ -31,7 +31,7 @@ from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.laplace.factors import reach
 from hdmm_bf.strategies.laplace.grid import Part
 from hdmm_bf.strategies.registry import Family
-from hdmm_bf.strategies.search import Callback, Progress, Status, search
+from hdmm_bf.strategies.search import Callback, Status, best_draft
 
 if TYPE_CHECKING:
     from hdmm_bf.objectives.measures import Total
@@ -98,14 +98,7 @@ def fit_kronecker(
     assert applies(product), "several terms need a union"
     (term,) = product.terms
     drafts = steps(term, Attributes(product, seed).of(term))
-    found = search(
-        (Progress(draft.error, bound, draft, None) for draft in drafts),
-        gap=gap,
-        max_seconds=max_seconds,
-        max_iterations=max_steps,
-        callback=callback,
-    )
-    return found.best._replace(status=found.status)
+    return best_draft(drafts, bound=bound, gap=gap, max_seconds=max_seconds, max_steps=max_steps, callback=callback)
 
 
 # ---------------------------------------------------------------- one attribute
