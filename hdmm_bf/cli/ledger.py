@@ -74,7 +74,8 @@ def _account(balance: Balance, total: Total) -> list[str]:
         zcdp += f", which is epsilon {number(balance.epsilon_by_rho)} at delta {total.delta}"
     if balance.epsilon_exact is not None:
         zcdp = f"together epsilon {number(balance.epsilon_exact)} at delta {total.delta}, rho {number(balance.rho)}"
-    whom = ", promised to people" if balance.unit == "person" else ""
+    most = balance.per_person
+    whom = "" if most is None else f", promised to people of at most {count(most, 'record')}"
     head = f"{balance.account}{also}: {count(balance.num_releases, 'release')}{whom}"
     return [head, f"  spent  {plain}; {zcdp}", f"  left   {balance.left}"]
 

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 )
 @click.option("--simultaneous", is_flag=True, help="Intervals hold all at once, not each by itself.")
 @click.option("--postprocess", metavar="STEPS", help="Of nonnegative,isotonic,integers.")
+@click.option("--draws", type=click.IntRange(min=1), metavar="N", help="Simulate intervals of processed numbers.")
 @booking_options
 @click.option("--expect", metavar="DIGEST", help="Refuse a bundle with another digest.")
 @click.option("--dry-run", is_flag=True, help="Say what to expect; read and spend nothing.")
@@ -77,6 +78,7 @@ def release(
     level: float,
     simultaneous: bool,
     postprocess: str | None,
+    draws: int | None,
     booking: Booking | None,
     expect: str | None,
     dry_run: bool,
@@ -88,12 +90,15 @@ def release(
     from hdmm_bf.problem import inputs
     from hdmm_bf.release.intervals import check_level
     from hdmm_bf.release.plan import plan
+    from hdmm_bf.release.postprocess import check_draws
     from hdmm_bf.release.rehearsal import rehearse
     from hdmm_bf.report.export import check_rows
 
     if not dry_run and (data is None or out is None):
         raise click.UsageError("release needs --data FILE and --out FILE, or --dry-run.")
     reading = _reading(missing, other, outside) | _whose(person, per_person, seed)
+    if draws is not None and postprocess is None:
+        raise click.UsageError("--draws simulates intervals of processed numbers; it needs --postprocess STEPS.")
     if booking is not None:
         booking.check_name()
     made = loading.load(bundle, expect=expect)
@@ -102,6 +107,8 @@ def release(
     asked = None if queries is None else inputs.as_queries(queries, made.problem.policy.domain)
     _check_files([out, estimate], [data, booking and booking.path], [bundle, queries], overwrite=overwrite)
     check_level(level)
+    if draws is not None:
+        check_draws(level, draws)
     if out is not None and out.lower().endswith(".xlsx"):
         check_rows(out, asked or made.problem.workload)
     rehearse(settled, made, queries=asked, steps=steps, estimate=estimate is not None)
@@ -118,7 +125,8 @@ def release(
     assert out is not None
     if booking is not None:
         booking.check()
-    files = _released(made, settled, (data, reading), (out, estimate), asked, (level, simultaneous), steps, booking)
+    intervals: JsonObject = {"level": level, "simultaneous": simultaneous, "draws": draws}
+    files = _released(made, settled, (data, reading), (out, estimate), asked, intervals, steps, booking)
     beside = [f"What is promised: {name}" for name in _beside(files)]
     written = [f"Wrote {', '.join(files)}", *beside, *(booking.news() if booking is not None else [])]
     left = {} if booking is None else booking.left()
@@ -176,7 +184,7 @@ def _released(
     source: tuple[str, JsonObject],
     targets: tuple[str, str | None],
     asked: Workload | None,
-    coverage: tuple[float, bool],
+    intervals: JsonObject,
     steps: list[str],
     booking: Booking | None,
 ) -> list[str]:
@@ -185,8 +193,7 @@ def _released(
     from hdmm_bf.release.publish import publish
     from hdmm_bf.report.export import write_answers, write_estimate
 
-    (out, estimate), (level, simultaneous) = targets, coverage
-    kind: JsonObject = {"level": level, "simultaneous": simultaneous}
+    out, estimate = targets
     data, reading = source
     x = read_data(data, made.problem.policy.domain, **reading)
     made.recovery.read(x)  # refuses what is no histogram before the ledger is opened; `publish` reads it again
@@ -194,9 +201,12 @@ def _released(
     with _drawing(made.num_rows) as show:
         released = publish(settled, made, x, account=account, callback=show)
     processed = released.postprocess(*steps) if steps else None
-    files = [str(write_answers(released, out, processed=processed, queries=asked, **kind))]
+    answers: JsonObject = {**intervals, "processed": processed, "queries": asked}
+    files = [str(write_answers(released, out, **(answers | {"draws": None})))]
     if estimate is not None:
         files.append(str(write_estimate(released, estimate, processed=processed)))
+    if intervals["draws"] is not None:  # after what was paid for is safe
+        write_answers(released, out, **answers)
     if account is not None:
         account.published(", ".join(files))
     return files

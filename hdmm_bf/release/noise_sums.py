@@ -162,14 +162,15 @@ class NoiseRecovery(ProductRecovery):
 
     def error_draws(self, workload: Workload, settled: Plan, count: int) -> RealMatrix:
         """Return errors of all answers in so many fresh draws of the noise, one column a draw."""
-        drawn = [self._row_errors(block, settled, count) for block in self.strategy.blocks]
-        empty = np.zeros(self.product.sizes, dtype=np.int64)
-        errors = []
-        for draw in range(count):
-            pairs = zip(self.strategy.blocks, drawn, strict=True)
-            cells = sum((apply_factors(block.inverses, part[draw]) for block, part in pairs), start=0.0 * empty)
-            errors.append(self.answers(workload, [self._put_right(cells, empty)]))
-        return np.stack(errors, axis=1)
+        self._terms(workload)
+        empty = np.zeros((*self.product.sizes, count), dtype=np.int64)
+        cells = 0.0 * empty
+        for block in self.strategy.blocks:
+            cells += apply_factors(block.inverses, self._row_errors(block, settled, count))
+        right = self._put_right(cells, empty).reshape(-1, count)
+        errors = np.asarray(workload.matrix.mv(right), dtype=np.float64)
+        errors[self.public_queries(workload)] = 0.0
+        return errors
 
     def check_steps(self, steps: Sequence[str]) -> None:
         """Refuse post-processing, which weighs cells by the precision of rows that are measured."""

@@ -52,7 +52,9 @@ class Processed:
     steps: tuple[str, ...]
     release: Release | None = field(default=None, repr=False)
 
-    def interval(self, level: float, *, draws: int = 500) -> tuple[RealVector, RealVector]:
+    def interval(
+        self, level: float, *, queries: Workload | None = None, draws: int = 500
+    ) -> tuple[RealVector, RealVector]:
         """Return the ends of intervals around the processed answers, from a simulation of noise and steps together.
 
         The processed histogram stands for the true one: noise is drawn again and again, added to it, and processed in
@@ -62,11 +64,12 @@ class Processed:
 
         Args:
             level: how often the true answer should be inside.
+            queries: another workload on the same domain.
             draws: of noise; each is processed like the release.
         """
-        check_level(level)
         assert self.release is not None, "made by postprocess"
-        return simulated(self.release, self, level, draws)
+        check_draws(level, draws)
+        return simulated(self.release, self, self.release.problem.workload if queries is None else queries, level, draws)
 
     @property
     def label(self) -> str:
@@ -89,23 +92,31 @@ def postprocess(out: Release, *steps: str) -> Processed:
     return Processed(estimate, processed_answers(out, out.problem.workload, estimate), steps, out)
 
 
-def simulated(out: Release, made: Processed, level: float, draws: int) -> tuple[RealVector, RealVector]:
-    """Simulate noise and steps at a processed histogram, and return the ends of intervals around its answers."""
+def check_draws(level: float, draws: int) -> None:
+    """Refuse fewer draws of noise than intervals of a level need."""
+    check_level(level)
     least = math.ceil(1 / (1 - level))
     if draws < least:
         raise fail("postprocess.interval", f"draws={draws}", "are too few for the level", f"Use at least {least}.")
+
+
+def simulated(
+    out: Release, made: Processed, asked: Workload, level: float, draws: int
+) -> tuple[RealVector, RealVector]:
+    """Simulate noise and steps at a processed histogram, and return the ends of intervals around its answers."""
     cells = identity(out.problem.policy.domain)
     fits("postprocess.interval", f"{draws} draws", cells.num_cells * draws * 8, advice="Use fewer draws.")
     noise = out.recovery.error_draws(cells, out.plan, draws)
-    errors = np.empty((made.answers.size, draws))
+    answers = processed_answers(out, asked, made.estimate)
+    errors = np.empty((answers.size, draws))
     for k in range(draws):
         estimate = made.estimate + noise[:, k]
         for step in made.steps:
             estimate = _STEPS[step](estimate, out)
-        errors[:, k] = np.abs(processed_answers(out, out.problem.workload, estimate) - made.answers)
+        errors[:, k] = np.abs(processed_answers(out, asked, estimate) - answers)
     rank = min(math.ceil(level * draws), draws - 1)
     width = np.partition(errors, rank, axis=1)[:, rank]
-    return made.answers - width, made.answers + width
+    return answers - width, answers + width
 
 
 def processed_answers(out: Release, workload: Workload, estimate: RealVector) -> RealVector:

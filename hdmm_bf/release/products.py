@@ -94,33 +94,41 @@ class ProductRecovery(Recovery):
 
     def estimate(self, measured: Sequence[AnyTensor]) -> RealVector:
         """Return the estimate of every cell; refused when the domain is too large to write out."""
+        return self._estimates([y[..., None] for y in measured])[:, 0]
+
+    def _estimates(self, measured: Sequence[AnyTensor]) -> RealMatrix:
+        """Return estimates from several measurements of every block, along its last axis; one column each."""
         self._check_complementary("an estimate of every cell")
-        sizes = self.product.sizes
-        fits("release", f"an estimate of {math.prod(sizes)} cells", math.prod(sizes) * 8, advice="Ask for tables.")
-        total = np.zeros(sizes)
+        sizes, count = self.product.sizes, measured[0].shape[-1]
+        needed = math.prod(sizes) * count * 8
+        fits("release", f"an estimate of {math.prod(sizes)} cells", needed, advice="Ask for tables.")
+        total = np.zeros((*sizes, count))
         for block, y in zip(self.strategy.blocks, measured, strict=True):
             total += apply_factors(block.inverses, y)
-        return total.ravel()
+        return total.reshape(-1, count)
 
     def answers(self, workload: Workload, measured: Sequence[AnyTensor]) -> RealVector:
         """Return the answers of any workload on the same domain that the strategy supports."""
+        found = self._answers(workload, [y[..., None] for y in measured])
+        return self._whole_where_public(workload, found[:, 0])
+
+    def _answers(self, workload: Workload, measured: Sequence[AnyTensor]) -> RealMatrix:
+        """Return answers from several measurements of every block, along its last axis; one column each."""
         terms = self._terms(workload)
         if workload is not self.problem.workload:
             self._check_complementary(f"workload {workload.spec}")
         if terms is None:
-            found_all = np.asarray(workload.matrix.mv(self.estimate(measured)), dtype=np.float64)
-            return self._whole_where_public(workload, found_all)
-        found = []
+            return np.asarray(workload.matrix.mv(self._estimates(measured)), dtype=np.float64)
+        count, found = measured[0].shape[-1], []
         for number, term in enumerate(terms):
-            shape = tuple(f.shape[0] for f in term.factors)
-            total = np.zeros(shape)
+            total = np.zeros((*(f.shape[0] for f in term.factors), count))
             for block, y in zip(self.strategy.blocks, measured, strict=True):
                 maps = maps_of(term, block.inverses) if block.answers(number) else None
                 if maps is not None:
                     _check_measured(workload, maps, block)
                     total += term.weight * apply_factors(maps, y)
-            found.append(total.ravel())
-        return self._whole_where_public(workload, np.concatenate(found))
+            found.append(total.reshape(-1, count))
+        return np.concatenate(found)
 
     def _whole_where_public(self, workload: Workload, answers: RealVector) -> RealVector:
         """Round answers without noise that are whole but for the rounding of the inverses."""
@@ -251,12 +259,14 @@ class ProductRecovery(Recovery):
 
     def error_draws(self, workload: Workload, settled: Plan, count: int) -> RealMatrix:
         """Return errors of all answers in so many fresh draws of the noise, one column a draw."""
-        drawn = [self._row_errors(block, settled, count) for block in self.strategy.blocks]
-        return np.stack([self.answers(workload, [part[k] for part in drawn]) for k in range(count)], axis=1)
+        errors = self._answers(workload, [self._row_errors(block, settled, count) for block in self.strategy.blocks])
+        errors[self.public_queries(workload)] = 0.0
+        return errors
 
     @staticmethod
     def _row_errors(block: Block, settled: Plan, count: int) -> AnyTensor:
-        scales = np.broadcast_to(row_scales(block, settled), (count, *block.shape))
+        """Return draws of the noise of a block's rows, along the last axis."""
+        scales = np.broadcast_to(row_scales(block, settled)[..., None], (*block.shape, count))
         return np.ldexp(draw_rows(settled.row_sampler, scales, None).astype(np.float64), -sum(block.bits))
 
     def totals(self, measured: Sequence[AnyTensor]) -> RealVector:

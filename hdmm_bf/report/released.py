@@ -27,7 +27,7 @@ class Released(NamedTuple):
     """Numbers of every query as they were published, and what was said of them.
 
     Attributes:
-        numbers: estimate, stddev, low and high, and processed where it is there, one a query.
+        numbers: estimate, stddev, low and high, and what is processed where it is there, one a query.
         notes: what is promised, by name; empty where the file beside the table is missing.
     """
 

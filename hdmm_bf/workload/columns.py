@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hdmm_bf.workload.queries import Workload
 
 TABLE, QUERY = "table", "query"
-NUMBERS = ("estimate", "stddev", "low", "high", "processed")
+NUMBERS = ("estimate", "stddev", "low", "high", "processed", "processed_low", "processed_high")
 """Columns that a published table has after these."""
 
 _LOW, _HIGH = "{}_lo", "{}_hi"

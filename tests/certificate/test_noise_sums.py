@@ -148,12 +148,12 @@ def test_releases_have_the_stated_error_and_exact_public_totals(fit):
     """Total squared error against the sum of the stated variances, within five standard errors of the mean."""
     x = RNG.integers(0, 30, fit.problem.policy.num_cells)
     truth = fit.problem.workload.matrix.mv(x)
-    outs = [bf.release(fit, x, epsilon=1.0) for _ in range(40)]
+    outs = [bf.release(fit, x, epsilon=1.0) for _ in range(100)]
     errors = np.array([((out.answers - truth) ** 2).sum() for out in outs])
     stated = float((outs[0].stddev ** 2).sum())
     room = 5 * errors.std(ddof=1) / math.sqrt(errors.size)
     assert abs(errors.mean() - stated) <= room
-    assert abs(errors.mean() - 2 * stated) > room, "the control: twice the variance would be seen"
+    assert abs(errors.mean() - 3 * stated) > room, "the control: three times the variance would be seen"
     labels = fit.problem.policy.components.labels[: x.size]
     for label in np.unique(labels):
         assert outs[0].estimate[labels == label].sum() == pytest.approx(x[labels == label].sum(), abs=1e-6)

@@ -49,6 +49,20 @@ def test_words_say_the_promise_the_error_and_what_is_public(folder):
     assert min(cells["processed"]) >= 0
 
 
+def test_processed_numbers_get_intervals_of_their_own(folder):
+    steps = ("--postprocess", "nonnegative,integers", "--draws", "40")
+    result = release(folder, *steps, "--level", "0.9", "--queries", "identity:6")
+    assert result.returncode == 0, result.stderr
+    rows = answers(folder / "a.csv")
+    assert len(rows) == 6
+    for row in rows:
+        processed, low, high = (float(row[name]) for name in ("processed", "processed_low", "processed_high"))
+        assert low <= processed <= high
+        assert processed - low == pytest.approx(high - processed)
+    notes = json.loads((folder / "a.csv-metadata.json").read_text())["notes"][0]
+    assert notes["processed interval"] == "90 % each, by simulation of noise and steps, 40 draws"
+
+
 @pytest.mark.parametrize("privacy", [("--rho", "0.5"), GAUSSIAN])
 def test_both_ways_to_state_the_privacy_of_gaussian_noise(folder, privacy):
     assert release(folder, privacy=privacy).returncode == 0
@@ -166,6 +180,8 @@ SETTLED = {  # mistakes that are found before data are read
     "step": (("--postprocess", "nonegative"), {}, "Did you mean 'nonnegative'?"),
     "empty step": (("--postprocess", "integers,"), {}, "is no step"),
     "step for lines": (("--postprocess", "isotonic"), {"bundle": "c.bf"}, "cycle:6 is no line"),
+    "draws alone": (("--draws", "100"), {}, "it needs --postprocess STEPS"),
+    "few draws": (("--draws", "19", "--postprocess", "integers"), {}, "Use at least 20."),
     "total alone": (("--total", "1"), {}, "need --ledger FILE"),
     "name alone": (("--data-id", "people"), {}, "need --ledger FILE"),
     "claims alone": (("--data-changed",), {}, "need --ledger FILE"),

@@ -200,10 +200,9 @@ def test_the_ledger_books_what_is_promised_to_a_person(path, gaussian, laplace):
     assert float(first.mu) == pytest.approx(mu, rel=1e-12)
     assert (first.per_person, second.per_person, second.epsilon) == (3, 2, "0.25")
     balance = Ledger(path).balance("visits")
-    assert (balance.unit, balance.epsilon) == (
-        "person",
-        0.5 + 2 * 0.25,
-    )  # two steps of the line are an edge of the other
+    spent = 0.5 + 2 * 0.25  # two steps of the line are an edge of the other
+    assert (balance.unit, balance.epsilon) == ("person", spent)
+    assert balance.per_person == 2, "what is promised for three records holds for two, not the other way round"
 
 
 def test_promises_to_records_and_to_people_do_not_add_up(path, gaussian):
@@ -227,6 +226,7 @@ def test_public_releases_belong_to_both(path, gaussian, public):
     bf.release(gaussian, X, rho=0.01, per_person=2, account=account)
     bf.release(public, X, epsilon=1.0, account=account)
     assert ledger.balance("visits").unit == "person"
+    assert ledger.balance("visits").per_person == 2
 
 
 @pytest.mark.parametrize("value", [0, -2, "3", 1.5], ids=repr)

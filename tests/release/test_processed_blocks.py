@@ -150,3 +150,12 @@ def test_too_few_draws_are_refused(bounded):
         made.interval(0.95, draws=10)
     with pytest.raises(InputError, match="between 0 and 1"):
         made.interval(1.0)
+
+
+def test_public_totals_that_are_not_measured_are_needed():
+    """Quotes check_steps: refuses public totals not measured. Differences of two values tell nothing of the total."""
+    differences = bf.workload.product(bf.workload.from_matrix(np.array([[1.0, -1.0]])), bf.workload.identity(3))
+    fit = bf.fit(differences, "product:bounded:2,bounded:3", family="marginals")
+    out = bf.release(fit, X, epsilon=1.0, delta=1e-6)
+    with pytest.raises(InputError, match=r"needs public totals that are not measured\. Leave it out, or fit a workload"):
+        out.postprocess("nonnegative")

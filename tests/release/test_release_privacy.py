@@ -201,7 +201,7 @@ def test_neighbours_release_the_same_bits_when_the_noise_is_shifted(made):
     check_neighbours_shift_the_noise(made)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given_policies(most_cells=6)
 def test_gaussian_releases_are_private_under_random_policies(G):
     fit = bf.fit(workload.all_range(G.num_cells), G, max_steps=3)
@@ -305,7 +305,7 @@ def test_edge_strategies_without_full_column_rank_are_refused_before_anything_is
 # ---------------------------------------------------------------- what is public
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given_policies(most_cells=6)
 def test_published_totals_are_the_same_on_all_neighbours(G):
     """Quotes release: Besides them only what the policy makes public is used: component totals."""

@@ -18,7 +18,7 @@ CASES = {
     },
     "tests/bundle/test_foreign_text.py": {
         "test_a_weak_policy_is_never_shown_under_the_name_of_a_strong_one": 2,
-        "test_text_in_a_bundle_cannot_forge_a_line_on_the_terminal_or_leave_its_place_on_a_page": 6,
+        "test_text_in_a_bundle_cannot_forge_a_line_on_the_terminal_or_leave_its_place_on_a_page": 3,
     },
     "tests/bundle/test_goals.py": {
         "test_a_bundle_from_before_there_were_goals_is_read": 2,
@@ -26,9 +26,14 @@ CASES = {
     },
     "tests/certificate/test_blocks.py": {
         "test_answers_are_unbiased_and_the_unit_error_is_their_variance": 4,
-        "test_releases_have_the_stated_error": 2,
+        "test_bundles_of_blocks_come_back_bit_by_bit": 4,
+        "test_releases_have_the_stated_error": 1,
         "test_the_bound_is_below_the_dense_tight_bound": 3,
         "test_the_sensitivity_is_the_largest_loss_over_all_edges": 3,
+    },
+    "tests/certificate/test_noise_sums.py": {
+        "test_a_strategy_that_leaves_moves_open_is_refused": 2,
+        "test_releases_have_the_stated_error_and_exact_public_totals": 3,
     },
     "tests/data/test_histogram.py": {
         "test_any_records_are_counted_as_by_the_loop": 2,
@@ -40,6 +45,7 @@ CASES = {
         "test_light_queries_beside_heavy_ones_are_answered_without_bias": 3,
     },
     "tests/fit/test_goals.py": {
+        "test_derivatives_that_jump_are_told_from_smooth_ones": 2,
         "test_the_epsilon_for_a_goal_is_the_smallest_that_meets_it": 5,
     },
     "tests/fit/test_interruptions.py": {
@@ -52,18 +58,18 @@ CASES = {
         "test_the_certificate_agrees_with_the_search_which_it_shares_no_code_with": 3,
     },
     "tests/fit/test_options.py": {
-        "test_every_option_on_every_path_is_honoured_or_refused": 60,
-        "test_seeds_steer_what_draws_random_numbers": 2,
+        "test_every_option_on_every_path_is_honoured_or_refused": 30,
+        "test_seeds_steer_what_draws_random_numbers": 1,
     },
     "tests/fit/test_weights.py": {
         "test_files_of_a_weighted_release_hold_the_queries_as_written": 1,
         "test_rmse_of_weighted_queries_is_that_of_the_answers_as_written": 2,
         "test_weights_change_no_published_answer": 2,
-        "test_weights_steer_the_search": 2,
+        "test_weights_steer_the_search": 1,
     },
     "tests/house/test_performance.py": {
-        "test_memory_is_predicted_within_thirty_percent_of_the_peak": 2,
-        "test_no_change_makes_a_strategy_or_a_bound_worse": 6,
+        "test_memory_is_predicted_within_thirty_percent_of_the_peak": 1,
+        "test_no_change_makes_a_strategy_or_a_bound_worse": 4,
     },
     "tests/objectives/test_by_hand.py": {
         "test_by_hand_is_what_jax_derives": 3,
@@ -72,34 +78,36 @@ CASES = {
         "test_matrices_with_unit_columns_by_hand_are_what_jax_derives": 3,
     },
     "tests/objectives/test_gradients.py": {
-        "test_gradients_through_parametrisations_agree_with_finite_differences": 2,
+        "test_gradients_through_parametrisations_agree_with_finite_differences": 1,
         "test_gradients_through_product_bases_agree_with_finite_differences": 1,
         "test_the_gradient_of_the_dual_bound_agrees_with_finite_differences": 2,
-        "test_values_are_float64_and_gradients_of_the_arguments_type_whatever_the_callers_precision": 3,
+        "test_values_are_float64_and_gradients_of_the_arguments_type_whatever_the_callers_precision": 1,
         "test_vmap_over_strategies_is_a_loop_and_jit_is_eager": 1,
     },
     "tests/objectives/test_grams.py": {
-        "test_a_problems_gram_matrix_is_that_of_the_grounded_queries": 2,
+        "test_a_problems_gram_matrix_is_that_of_the_grounded_queries": 1,
         "test_closed_forms_are_the_matrix": 12,
-        "test_differences_are_those_of_the_columns": 2,
+        "test_differences_are_those_of_the_columns": 1,
         "test_products_and_sums_are_those_of_the_matrices": 1,
     },
     "tests/objectives/test_measures.py": {
-        "test_a_diagonal_and_rows_is_the_matrix_written_out": 2,
-        "test_objectives_of_arrays_are_their_definitions_over_all_and_over_kept_cells": 2,
-        "test_over_edges_the_columns_are_measured_themselves": 4,
+        "test_a_diagonal_and_rows_is_the_matrix_written_out": 1,
+        "test_no_strategy_is_below_the_dual_bound": 3,
+        "test_objectives_of_arrays_are_their_definitions_over_all_and_over_kept_cells": 1,
+        "test_over_edges_the_columns_are_measured_themselves": 2,
         "test_product_precisions_are_the_strategy_written_out": 1,
     },
     "tests/objectives/test_minimise.py": {
-        "test_the_result_is_never_worse_than_the_start_and_is_where_it_says": 2,
+        "test_the_result_is_never_worse_than_the_start_and_is_where_it_says": 1,
     },
     "tests/objectives/test_parametrisations.py": {
-        "test_cell_budgets_have_sensitivity_at_most_one_and_are_the_dense_formula": 2,
-        "test_product_bases_have_the_error_of_their_matrix": 2,
+        "test_cell_budgets_have_sensitivity_at_most_one_and_are_the_dense_formula": 1,
+        "test_product_bases_have_the_error_of_their_matrix": 1,
+        "test_the_hand_written_loss_of_bases_is_that_of_the_public_parts": 2,
     },
     "tests/objectives/test_rank.py": {
-        "test_where_there_is_no_inverse_the_gradient_of_variances_is_zero": 2,
-        "test_where_there_is_no_inverse_the_total_is_large_and_its_gradient_zero": 2,
+        "test_where_there_is_no_inverse_the_gradient_of_variances_is_zero": 1,
+        "test_where_there_is_no_inverse_the_total_is_large_and_its_gradient_zero": 1,
     },
     "tests/objectives/test_trees.py": {
         "test_jax_and_numpy_agree_in_value_and_gradient": 1,
@@ -117,7 +125,10 @@ CASES = {
         "test_nonnegative_is_the_nearest_histogram_in_the_norm_of_what_was_measured": 2,
     },
     "tests/release/test_predictions.py": {
-        "test_every_prediction_is_that_of_the_release": 2,
+        "test_every_prediction_is_that_of_the_release": 1,
+    },
+    "tests/release/test_release_privacy.py": {
+        "test_laplace_floors_are_private": 2,
     },
     "tests/release/test_release.py": {
         "test_answers_to_public_queries_are_exact_whole_numbers": 2,
@@ -125,18 +136,20 @@ CASES = {
     },
     "tests/report/test_report.py": {
         "test_a_bundle_gives_the_same_page_whenever_it_is_loaded": 1,
-        "test_every_kind_of_fit_has_every_section": 2,
+        "test_every_kind_of_fit_has_every_section": 1,
     },
     "tests/strategies/test_gaussian.py": {
         "test_random_policies_reach_the_optimum_of_the_semidefinite_programme": 7,
     },
     "tests/strategies/test_laplace.py": {
-        "test_a_fit_is_never_worse_than_any_floor": 2,
+        "test_a_fit_is_never_worse_than_any_floor": 1,
+        "test_known_ratios_are_reached": 1,
         "test_every_family_gives_strategies_of_the_error_it_says": 3,
-        "test_small_and_blind_workloads_run_without_warnings": 2,
+        "test_small_and_blind_workloads_run_without_warnings": 1,
     },
     "tests/strategies/test_laplace_floors.py": {
-        "test_every_floor_has_the_error_of_its_definition": 2,
+        "test_every_floor_has_the_error_of_its_definition": 1,
+        "test_the_papers_and_classical_mechanisms_have_their_known_ratios": 3,
     },
     "tests/strategies/test_laplace_losses.py": {
         "test_both_engines_descend_to_the_same_minimum_of_a_convex_loss": 1,
@@ -149,7 +162,7 @@ CASES = {
         "test_every_draft_is_a_proper_tree_norm_with_a_longest_edge_of_one": 2,
     },
     "tests/strategies/test_products.py": {
-        "test_bases_come_close_to_the_optimum": 2,
+        "test_bases_come_close_to_the_optimum": 1,
         "test_bases_know_what_is_public_in_parts": 1,
     },
     "tests/strategies/test_products_laplace.py": {

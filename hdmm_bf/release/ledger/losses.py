@@ -98,6 +98,7 @@ class Balance:
         mu: of all Gaussian releases together; None when one has none, or there are none.
         epsilon_exact: what they and the pure ones are together at the total's delta, exactly or close from above.
         unit: whom the total is for: "record", or "person" with all their records.
+        per_person: how many records people have at most for whom the total holds: the least of the releases' bounds.
     """
 
     account: str
@@ -113,6 +114,7 @@ class Balance:
     mu: float | None = None
     epsilon_exact: float | None = None
     unit: str = "record"
+    per_person: int | None = None
 
     @property
     def left(self) -> str:
@@ -224,6 +226,7 @@ def balance(total: Total, account: str, entries: list[Entry]) -> Balance:
         analytic.up(composition.root_above(sums.mu_squared)) if sums.mu_squared else None,
         None if total.delta is None or sums.rho > _LARGEST_RHO else sums.epsilon_exact(float(total.delta)),
         unit_of(entries) or "record",
+        min((entry.per_person for entry in entries if entry.per_person is not None), default=None),
     )
 
 

@@ -22,6 +22,8 @@ _WORDS = {
     "low": "lower end of the interval",
     "high": "upper end of the interval",
     "processed": "the same after post-processing, which has a bias",
+    "processed_low": "lower end of the interval around the processed number, by simulation",
+    "processed_high": "upper end of the interval around the processed number, by simulation",
 }
 
 

@@ -40,15 +40,17 @@ def write_answers(
     *,
     level: float,
     processed: Processed | None = None,
+    draws: int | None = None,
     queries: Workload | None = None,
     simultaneous: bool = False,
 ) -> Path:
     """Write the answers with standard deviations and intervals as CSV, Parquet, JSON or Excel, by the file's suffix.
 
     `queries` asks another workload than the fitted one, on the same domain; intervals that are `simultaneous` hold all
-    at once. Where attributes have names, there is one
-    column an attribute, or two where intervals of it are asked for, and `table` and `estimate`; else `query` and
-    `answer`. A CSV file holds nothing else; what is promised is in `NAME.csv-metadata.json` beside it.
+    at once. `draws` of noise give the processed numbers intervals of their own (`Processed.interval`). Where attributes
+    have names, there is one column an attribute, or two where intervals of it are asked for, and `table` and
+    `estimate`; else `query` and `answer`. A CSV file holds nothing else; what is promised is in
+    `NAME.csv-metadata.json` beside it.
     """
     asked = out.problem.workload if queries is None else queries
     found, method = numbers(out, level, queries, simultaneous)
@@ -60,6 +62,9 @@ def write_answers(
     if processed is not None:
         columns["processed"] = processed_answers(out, asked, processed.estimate)
     notes = {**_notes(out, processed), "queries": asked.title, "interval": f"{100 * level:g} %, {method}"}
+    if processed is not None and draws is not None:
+        columns["processed_low"], columns["processed_high"] = processed.interval(level, queries=asked, draws=draws)
+        notes["processed interval"] = f"{100 * level:g} % each, by simulation of noise and steps, {draws} draws"
     facts = {**out.summary(), "queries": asked.title, "level": level, "simultaneous": simultaneous}
     if said is not None and Path(path).suffix.lower() == ".json":  # its columns stand among the facts: no attribute may
         columns = {"query": asked.names(), **{k: v for k, v in columns.items() if k in NUMBERS}}
