@@ -9,7 +9,7 @@ from tests.support import goals
 from tests.support.mistakes import _as_users_run_it  # noqa: F401  (checks of types in every step take long)
 
 KINDS = ("connected", "parts", "bottom")
-SANDWICH = 1e-6
+AGREES = 1e-6
 
 
 def random_problem(seed):
@@ -21,17 +21,15 @@ def random_problem(seed):
 
 
 def assert_optimal(made, optimum):
-    """The least value lies between the proven bound and the value, and neither is far from it."""
-    assert made.objective_value >= optimum * (1 - SANDWICH)
-    assert made.objective_bound <= optimum * (1 + SANDWICH)
-    assert made.objective_value <= optimum * (1 + 100 * SANDWICH)
-    assert made.objective_bound >= optimum * (1 - 100 * SANDWICH)
+    """The proven bound and the value are both the least value."""
+    assert made.objective_value == pytest.approx(optimum, rel=AGREES)
+    assert made.objective_bound == pytest.approx(optimum, rel=AGREES)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(6))
 def test_the_largest_variance_is_that_of_the_semidefinite_programme(seed):
     _, W, G, W_D, P = random_problem(seed)
-    made = bf.fit(W, G, objective="largest", gap=1e-7, max_steps=150)
+    made = bf.fit(W, G, objective="largest", gap=1e-7, max_steps=300)
     assert_optimal(made, goals.optimum(W_D, P, lambda v: cp.max(cp.hstack(v))))
 
 
@@ -39,7 +37,7 @@ def test_the_largest_variance_is_that_of_the_semidefinite_programme(seed):
 def test_targets_are_met_as_well_as_by_the_semidefinite_programme(seed):
     rng, W, G, W_D, P = random_problem(seed)
     c = np.exp(rng.uniform(-1, 1, len(W)))
-    made = bf.fit(W, G, targets=c, gap=1e-7, max_steps=150)
+    made = bf.fit(W, G, targets=c, gap=1e-7, max_steps=300)
     assert_optimal(made, goals.optimum(W_D, P, lambda v: cp.max(cp.hstack(v) / c**2)))
 
 
@@ -47,7 +45,7 @@ def test_targets_are_met_as_well_as_by_the_semidefinite_programme(seed):
 def test_the_worst_group_is_that_of_the_semidefinite_programme(seed):
     _, W, G, W_D, P = random_problem(seed)
     group = np.arange(len(W)) % 3
-    made = bf.fit(W, G, objective="largest", groups=group, gap=1e-7, max_steps=150)
+    made = bf.fit(W, G, objective="largest", groups=group, gap=1e-7, max_steps=300)
 
     def worst(v):
         v = cp.hstack(v)

@@ -31,8 +31,9 @@ from hdmm_bf.strategies.gaussian.secants import Secants
 from hdmm_bf.strategies.gaussian.two_boxes import Rounded, TwoBoxes
 from hdmm_bf.strategies.search import Progress
 
-_LIGHTEST_QUERY = 1e-9
-"""Smallest weight of a query, against the largest: what has no weight at all would not be answered."""
+_LIGHTEST_QUERY = 1e-11
+"""Smallest weight of a query, against the largest: what has no weight at all would not be answered. Where the optimum
+has none, the value stays above it by about the square root of this."""
 
 _OVERSHOT = 0.97
 """A bound below this share of the best one means that the last step went too far."""
