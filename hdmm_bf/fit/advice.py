@@ -21,6 +21,7 @@ from hdmm_bf.data.frames import frame
 from hdmm_bf.domain import DomainLike
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.noises import ASKED, NoiseRow, noise_row
+from hdmm_bf.fit.reserve import norm_seconds
 from hdmm_bf.fit.run import fit, structured
 from hdmm_bf.fit.worst import deviations
 from hdmm_bf.policy import BOTTOM, Policy
@@ -38,6 +39,8 @@ _NOISES: tuple[Noise, ...] = ("gaussian", "laplace", "norm")
 """In the order they are fitted: the first takes seconds, the last may take more than its time for its certificate."""
 _GAP = 1e-2
 _LEAST_SECONDS = 0.5
+_MOST_COMPLETE = 4096
+"""Cells up to which the complete graph is no burden; beyond, no noise has a fast search under it."""
 _SPAN = 2.0 ** np.arange(-3, 4)
 """Epsilons of a picture, as multiples of the one that was asked for."""
 
@@ -232,8 +235,8 @@ def advise(
         beside: further policies, by name or in a list; ordinary privacy, "unbounded" and "bounded", is always there.
         domain: the attributes, as for `fit`.
         objective, targets, groups: what is to be small, as for `fit`.
-        max_seconds: time for all fits together. What is not reached by then is left out and named; a tree norm that is
-            under way may take longer.
+        max_seconds: time for all fits together. What is not reached by then is left out and named, and so are tree
+            norms that would take longer; a fit that is under way then may end a little later.
         seed: for families that draw random numbers.
         callback: called with the error and bound after every step of every search.
 
@@ -253,7 +256,7 @@ def advise(
     noise_variance("laplace" if delta is None else "gaussian", epsilon=epsilon, delta=delta)  # refuses what is none
     wanted: dict[str, Any] = {"objective": objective, "targets": targets, "groups": groups}
     problem = inputs.problem(workload, policy, domain=domain, **wanted)
-    graphs = _policies(problem.policy, beside)
+    graphs, too_large = _policies(problem.policy, beside)
     asked = _Asked(problem.workload, graphs, float(epsilon), None if delta is None else float(delta), wanted)
     fitted, refused = _fitted(asked, max_seconds, {"seed": seed, "callback": callback})
     order = list(graphs)
@@ -264,7 +267,7 @@ def advise(
         goal=ASKED[problem.goal.name],
         candidates=tuple(sorted(fitted, key=lambda one: (order.index(one.policy), one.asked))),
         policies=tuple(_words(name, graph) for name, graph in graphs.items()),
-        left_out=tuple(refused),
+        left_out=(*refused, *(LeftOut("bounded", noise, too_large) for noise in _NOISES if too_large)),
     )
 
 
@@ -277,9 +280,13 @@ class _Asked(NamedTuple):
     delta: float | None
     goal: dict[str, Any]
 
+    def problem(self, name: str) -> Problem:
+        """Return the workload under one policy."""
+        return inputs.problem(self.workload, self.policies[name], **self.goal)
+
     def candidate(self, name: str, noise: Noise, options: JsonObject) -> Candidate:
         """Fit one policy with one noise."""
-        problem = inputs.problem(self.workload, self.policies[name], **self.goal)
+        problem = self.problem(name)
         with limits.counting_from(limits.now()):
             made = fit(self.workload, problem.policy, noise=noise, **self.goal, **_quick(problem, noise), **options)
         budget = {"epsilon": self.epsilon}
@@ -304,6 +311,10 @@ def _fitted(asked: _Asked, max_seconds: Number, options: JsonObject) -> tuple[li
             continue
         own = max(left, _LEAST_SECONDS) / (len(turns) - done)
         try:
+            if fitted and noise == "norm" and (needed := norm_seconds(asked.problem(name))) > left:
+                why = f"it would take about {needed:.0f} s, more than is left of {max_seconds:g} s for all"
+                refused.append(LeftOut(name, noise, why))
+                continue
             fitted.append(asked.candidate(name, noise, {**options, "max_seconds": own}))
         except InputError as why:
             refused.append(LeftOut(name, noise, str(why)))
@@ -322,8 +333,11 @@ def _quick(problem: Problem, noise: Noise) -> JsonObject:
     return {"effort": "quick"} | ({"workers": 1} if noise == "laplace" else {})
 
 
-def _policies(given: Policy, beside: Mapping[str, object] | Sequence[object]) -> dict[str, Policy]:
-    """Return the candidates by name: the given one, the user's others, and ordinary privacy of both kinds."""
+def _policies(given: Policy, beside: Mapping[str, object] | Sequence[object]) -> tuple[dict[str, Policy], str]:
+    """Return the candidates by name: the given one, the user's others, and ordinary privacy of both kinds.
+
+    And why bounded privacy is left out; nothing where it is not.
+    """
     found = {GIVEN: given}
     listed = [(None, one) for one in beside] if not isinstance(beside, Mapping) else list(beside.items())
     for name, other in listed:
@@ -338,14 +352,11 @@ def _policies(given: Policy, beside: Mapping[str, object] | Sequence[object]) ->
     cells = given.domain
     if not any(_hides_presence(one) for one in found.values()):
         found.setdefault("unbounded", policies.unbounded(cells))
-    if not any(_hides_any_value(one) for one in found.values()) and _is_small(cells.num_cells):
+    if not any(_hides_any_value(one) for one in found.values()):
+        if cells.num_cells > _MOST_COMPLETE:
+            return found, f"{cells.num_cells} cells are more than {_MOST_COMPLETE}, up to which all pairs are searched"
         found.setdefault("bounded", policies.bounded(cells))
-    return found
-
-
-def _is_small(cells: int) -> bool:
-    """Whether the complete graph is no burden; beyond, no noise has a fast search under it."""
-    return cells <= 4096
+    return found, ""
 
 
 def _hides_presence(policy: Policy) -> bool:

@@ -22,7 +22,7 @@ _EDGES_ROWS, _EDGES_GRAM = 4.0, 1.6
 """For e^3 more, where the strategy may be over the edges: from the rows of the workload, or from its Gram matrix."""
 _MOST_EDGES, _TALL = 3000, 8
 """Edges up to which strategies over the edges are searched; queries an edge up to which rows are written out."""
-_PAIRS, _SETS, _DRAFT = 2.5e4, 5e6, 3e6
+_PAIRS, _SETS, _DRAFT = 2e5, 5e6, 3e6
 """For tree norms: a pair of cells in the laws; a cell where queries are prefixes, ranges or sets of the tree; a cell in
 the draft that is under way at the limit and in the check that the noise can be drawn."""
 LARGEST_YARDSTICK = 2048

@@ -151,3 +151,19 @@ def test_all_of_it_is_plain_values(advice):
     assert record["num_queries"] == 12
     assert record["candidates"][0]["tables"][2]["table"] == "age x sex"
     assert record["policies"][2]["title"] == "unbounded:4x2"
+
+
+def test_what_would_take_too_long_is_left_out_and_named(monkeypatch):
+    """Quotes advise: what is not reached by then is left out and named, and so are tree norms that would take longer."""
+    monkeypatch.setattr(sys.modules["hdmm_bf.fit.advice"], "norm_seconds", lambda problem: 61.4)
+    advice = bf.advise("prefix:6", "unbounded:6", epsilon=0.5, max_seconds=3)
+    assert {one.noise for one in advice.candidates} == {"laplace"}
+    told = {one.why for one in advice.left_out if one.noise == "norm"}
+    assert told == {"it would take about 61 s, more than is left of 3 s for all"}
+
+
+def test_a_complete_graph_on_many_cells_is_left_out_and_named():
+    advice = bf.advise("marginals:100x50:1", "unbounded:100x50", epsilon=0.5, delta=1e-6, max_seconds=1)
+    assert [words.name for words in advice.policies] == ["given"]
+    told = {one.why for one in advice.left_out if one.policy == "bounded"}
+    assert told == {"5000 cells are more than 4096, up to which all pairs are searched"}
