@@ -2,10 +2,11 @@
 
 `value` is the largest variance at sensitivity 1, `total's` that of the strategy of least total, `gap` what is proven,
 `ratio` the CPU time beside that of the total, both searched to a gap of 1e-3. The random ranges are 128 over 64 cells
-and the age pyramids suffix sums over 116 ages for each sex and for both, as in Xiao et al. (2021); both under ordinary
-privacy, and to a gap of 2e-4. The census has 20 ages, 12 regions and 2 sexes under `product:threshold:20:2,bounded:12,empty:2`: all two-way
-marginals are to have standard deviations below 5, all age ranges by region below 20; epsilon is the smallest that does
-it at delta 1e-6. There `value` is the largest variance over the squared target.
+and the age pyramids suffix sums over 116 ages for each sex and for both, as in Xiao et al. (2021); both under
+ordinary privacy, and to a gap of 2e-4. The census has 20 ages, 12 regions and 2 sexes under
+`product:threshold:20:2,bounded:12,empty:2`: all two-way marginals are to have standard deviations below 5, all age
+ranges by region below 20; epsilon is the smallest that does it at delta 1e-6. There `value` is the largest variance
+over the squared target.
 """
 
 from __future__ import annotations

@@ -69,7 +69,8 @@ class Processed:
         """
         assert self.release is not None, "made by postprocess"
         check_draws(level, draws)
-        return simulated(self.release, self, self.release.problem.workload if queries is None else queries, level, draws)
+        asked = self.release.problem.workload if queries is None else queries
+        return simulated(self.release, self, asked, level, draws)
 
     @property
     def label(self) -> str:
