@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     type=Choice(["analytic", "zcdp"]),
     default="analytic",
     metavar="A",
+    hidden=True,
     help="For Gaussian noise: analytic, or zcdp.",
 )
 @click.option("--out", "-o", metavar="FILE", help="Answers: .csv, .parquet, .json or .xlsx.")
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 )
 @click.option("--simultaneous", is_flag=True, help="Intervals hold all at once, not each by itself.")
 @click.option("--postprocess", metavar="STEPS", help="Of nonnegative,isotonic,integers.")
-@click.option("--draws", type=click.IntRange(min=1), metavar="N", help="Simulate intervals of processed numbers.")
+@click.option("--draws", type=click.IntRange(min=1), metavar="N", help="With intervals of these, from N simulations.")
 @booking_options
 @click.option("--expect", metavar="DIGEST", help="Refuse a bundle with another digest.")
 @click.option("--dry-run", is_flag=True, help="Say what to expect; read and spend nothing.")
@@ -252,9 +253,8 @@ def _worst(settled: Plan) -> str:
 
 def _noise(settled: Plan) -> str:
     if settled.noise == "norm":
-        return "whole numbers on the cells, by the norm of a tree"
-    kind = "rounded normal" if settled.mu is not None else f"discrete {settled.noise}"
-    return f"{kind}, standard deviation {number(settled.stddev)} on the strategy's answers"
+        return settled.law
+    return f"{settled.law}, standard deviation {number(settled.stddev)} on the strategy's answers"
 
 
 @contextlib.contextmanager

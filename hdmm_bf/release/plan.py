@@ -115,6 +115,13 @@ class Plan:
         return self.sampler
 
     @property
+    def law(self) -> str:
+        """What is drawn, in words."""
+        if self.noise == "norm":
+            return "whole numbers on the cells, by the norm of a tree"
+        return "rounded normal" if self.mu is not None else f"discrete {self.noise.capitalize()}"
+
+    @property
     def stddev(self) -> float:
         """Standard deviation of the noise on one row of the strategy; none where noise is drawn on the cells."""
         if isinstance(self.sampler, TreeSampler):

@@ -95,20 +95,37 @@ def _shown(fit: Fit, released: Released) -> list[str]:
     parts = []
     for name in dict.fromkeys(tables):
         rows = [i for i, table in enumerate(tables) if table == name]
-        own = {key: cells for key, cells in columns.items() if any(cells[i] is not None for i in rows)}
-        head = (*own, *numbers)
-        lines = [
-            (*(_cell(cells[i]) for cells in own.values()), *(f"{values[i]:,.1f}" for values in numbers.values()))
-            for i in rows[:_MOST_ROWS]
-        ]
+        own = _values({key: [cells[i] for i in rows] for key, cells in columns.items()})
+        shown = _intervals({key: values[rows[:_MOST_ROWS]] for key, values in numbers.items()})
+        lines = list(zip(*(cells[:_MOST_ROWS] for cells in own.values()), *shown.values(), strict=True))
         more = len(rows) - len(lines)
         rest = paragraph(f"{more} more rows are in the file.", "soft") if more > 0 else ""
-        parts.append(f"<h3>{text(name)}</h3>" + _table(head, lines, numbers=len(numbers)) + rest)
+        parts.append(f"<h3>{text(name)}</h3>" + _table((*own, *shown), lines, numbers=len(shown)) + rest)
     return parts
 
 
-def _cell(value: object) -> str:
-    return "all" if value is None else str(value)
+def _values(columns: dict[str, list[Any]]) -> dict[str, list[str]]:
+    """Return the columns of the attributes of one table; intervals of one value each are that value."""
+    told = {key: cells for key, cells in columns.items() if any(cell is not None for cell in cells)}
+    found = {}
+    for key, cells in told.items():
+        name = key.removesuffix("_hi")
+        if key.endswith("_lo") and cells == told.get(f"{key.removesuffix('_lo')}_hi"):
+            found[key.removesuffix("_lo")] = cells
+        elif not (key.endswith("_hi") and name in found):
+            found[key] = cells
+    return {key: ["all" if cell is None else str(cell) for cell in cells] for key, cells in found.items()}
+
+
+def _intervals(numbers: dict[str, RealVector]) -> dict[str, list[str]]:
+    """Write numbers, with the two ends of an interval in one column."""
+    shown = {key: [f"{value:,.1f}" for value in values] for key, values in numbers.items()}
+    for low, high, name in (("low", "high", "low to high"), ("processed_low", "processed_high", "its low to high")):
+        if low in shown and high in shown:
+            ends = zip(shown.pop(low), shown.pop(high), strict=True)
+            shown[name] = [f"{a} to {b}" for a, b in ends]
+    order = ("estimate", "stddev", "low to high", "processed", "its low to high")
+    return {key: shown[key] for key in order if key in shown}
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: int) -> str:

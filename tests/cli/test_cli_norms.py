@@ -49,7 +49,7 @@ def test_release_writes_answers_with_simulated_intervals(folder):
     text = folder / "o.csv"
     run("release", str(folder / "a.bf"), "--data", str(folder / "c.csv"), "--epsilon", "1", "--out", str(text))
     notes = json.loads((folder / "o.csv-metadata.json").read_text())["notes"][0]
-    assert notes["noise"].startswith("whole numbers on the cells by the norm of a tree")
+    assert notes["noise"].startswith("whole numbers on the cells, by the norm of a tree")
     assert notes["interval"].startswith("95 %, simulated")
 
 

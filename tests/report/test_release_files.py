@@ -117,7 +117,8 @@ def test_the_promise_is_beside_a_csv_file_which_holds_nothing_but_the_table(rele
         assert notes["policy"] == "line:10"
         assert notes["public"] == "the total number of records"
         assert notes["privacy"].startswith(privacy)
-        assert notes["noise"].startswith(f"discrete {noise}, scale ")
+        law = "rounded normal" if noise == "gaussian" else "discrete Laplace"
+        assert notes["noise"].startswith(f"{law}, scale ")
         assert {"hidden", "rmse"} <= set(notes)
         assert path.read_text().splitlines()[0] == "query,answer,stddev,low,high"
 

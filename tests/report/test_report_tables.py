@@ -84,7 +84,8 @@ def test_the_release_is_shown_by_table_and_label(page, folder):
     rows = [row for row in cells(html) if len(row) > 3]
     published = [line.split(",") for line in (folder / "out.csv").read_text().splitlines()[1:]]
     assert [row[0] for row in rows[:4]] == ["Ahorn", "Birke &amp; Co", "Eiche", "Fichte"]
-    assert rows[0][1:] == [f"{float(number):,.1f}" for number in published[0][-4:]]
+    estimate, stddev, low, high = (f"{float(number):,.1f}" for number in published[0][-4:])
+    assert rows[0][1:] == [estimate, stddev, f"{low} to {high}"]
     assert rows[5][:2] == ["Ahorn", "M"]
 
 
@@ -193,3 +194,17 @@ def test_text_in_charts_is_readable_on_a_phone():
     """At 390 pixels a chart is at least 340 wide; the smallest text, of 8 points, is then no smaller than 8 pixels."""
     figure = bf.plots.policy_graph(bf.policy.parse("line:16"))
     assert 340 / (72 * figure.get_figwidth()) * 8 >= 8
+
+
+def test_intervals_of_one_value_and_processed_numbers_are_shown_as_people_print_them(tmp_path):
+    """A range table beside a plain one has two columns for ages in the file; the plain table shows its ages once."""
+    people = bf.domain.of(age=bf.domain.whole(20, 22), sex=["F", "M"])
+    fit = bf.fit(bf.table("age", "sex") + bf.ranges("age"), bf.policies(age="line", sex="public"), domain=people)
+    out = bf.release(fit, np.full(6, 40), **BUDGET)
+    processed = out.postprocess("nonnegative", "integers")
+    write_answers(out, tmp_path / "a.csv", level=0.9, processed=processed, draws=20)
+    html = section(render(fit, release=tmp_path / "a.csv"), "release")
+    heads = [re.findall(r"<th scope[^>]*>(.*?)</th>", part) for part in html.split("<h3>")[1:]]
+    numbers = ["estimate", "stddev", "low to high", "processed", "its low to high"]
+    assert heads == [["age", "sex", *numbers], ["age_lo", "age_hi", *numbers]]
+    assert [row[:2] for row in cells(html) if len(row) == 7][:3] == [["20", "F"], ["20", "M"], ["21", "F"]]

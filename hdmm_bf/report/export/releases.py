@@ -18,6 +18,7 @@ from hdmm_bf import __version__
 from hdmm_bf._checks import fail
 from hdmm_bf._display import plain, spreadsheet_cell
 from hdmm_bf._types import AnyArray, JsonObject
+from hdmm_bf.release.plan import Plan
 from hdmm_bf.release.postprocess import Processed, processed_answers
 from hdmm_bf.release.release import Release
 from hdmm_bf.release.tables import numbers
@@ -88,10 +89,9 @@ def write_estimate(out: Release, path: str | Path, *, processed: Processed | Non
     return _write(path, columns, _notes(out, processed), out.summary())
 
 
-def _noise(facts: JsonObject) -> str:
-    if facts["noise"] == "norm":
-        return f"whole numbers on the cells by the norm of a tree, scale {facts['noise_scale']:.6g}"
-    return f"discrete {facts['noise']}, scale {facts['noise_scale']:.6g} on a grid of 2^-{facts['grid_bits']}"
+def _noise(settled: Plan) -> str:
+    grid = "" if settled.noise == "norm" else f" on a grid of 2^-{settled.bits}"
+    return f"{settled.law}, scale {settled.scale:.6g}{grid}"
 
 
 def _notes(out: Release, processed: Processed | None) -> dict[str, str]:
@@ -105,7 +105,7 @@ def _notes(out: Release, processed: Processed | None) -> dict[str, str]:
         "people": facts["people"],
         "public": "; ".join(facts["discloses"]) or "nothing",
         "privacy": out.plan.promise,
-        "noise": _noise(facts),
+        "noise": _noise(out.plan),
         "rmse": f"{facts['rmse']:.6g} expected",
     }
     return notes if processed is None else {**notes, "post-processing": processed.label}
