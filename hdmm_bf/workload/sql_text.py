@@ -97,7 +97,7 @@ def _grouped(select: Any, exp: Any) -> list[str]:
     if group is None:
         return []
     if any(value for key, value in group.args.items() if key != "expressions"):
-        raise _not_a_count(group, "groups by more than columns", "Name the columns of each table.")
+        raise _not_a_count(group, "groups by more than columns", "Group by attributes of the domain.")
     wrong = next((e for e in group.expressions if not isinstance(e, exp.Column)), None)
     if wrong is not None:
         raise _not_a_count(wrong, "is no column to group by", "Group by attributes of the domain.")
