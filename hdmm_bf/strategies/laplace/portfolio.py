@@ -48,9 +48,9 @@ class Patience:
     share: float
     gain: float
 
-    def ends(self, steps: int, last_gain: int) -> bool:
-        """Whether to stop after some steps, the last gain being at one of them."""
-        return steps - last_gain >= self.least + self.share * last_gain
+    def ends(self, steps: int, last_gain: int, looks: int = 0) -> bool:
+        """Whether to stop after some steps, the last gain being at one of them; looks at families do not count."""
+        return steps - max(last_gain, looks) >= self.least + self.share * last_gain
 
 
 PATIENCE: dict[Effort, Patience] = {
@@ -195,7 +195,7 @@ def searched(
         yield found
         if count < looks:
             continue
-        if patience.ends(count, gained):
+        if patience.ends(count, gained, looks if len(chosen) > 1 else 0):
             return  # floors that are left are computed after the search
         floor = None if floors is None else floors.next()
         if floor is not None:
@@ -238,10 +238,10 @@ def _polish(problem: Problem, current: Callable[[], Draft | None]) -> Iterator[D
 
 
 def _turns(running: dict[str, Iterator[Draft]], turns: dict[str, Turns], reached: dict[str, float]) -> Iterator[str]:
-    """First a look at every family; then mostly the leader, as long as it gains, with one turn of the others."""
-    for name in list(running):
-        for _ in range(turns[name].look):
-            if name in running:
+    """First looks at every family, in rounds; then mostly the leader, while it gains, with one turn of the others."""
+    for done in range(max(turns[name].look for name in running)):
+        for name in list(running):
+            if name in running and done < turns[name].look:
                 yield name
     while running:
         leader = min(running, key=lambda name: (reached[name], name))
