@@ -19,7 +19,7 @@ from functools import singledispatch
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from hdmm_bf._checks import fits
+from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import AGREEMENT, EPS, EdgeArray, IndexArray, Noise, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import product_view
@@ -73,6 +73,12 @@ def _(strategy: ProductStrategy, problem: Problem, noise: Noise) -> int:
 def _(strategy: NoiseSum, problem: Problem, noise: Noise) -> int:
     """The largest over the blocks, each for the moves that it hides: the others' noise does not depend on them."""
     edges = product_view(problem).edges
+    hidden = {i for hides in strategy.hides for i in hides}
+    left = [i for i, own in enumerate(edges) if len(own) and i not in hidden]
+    if left:
+        raise fail(
+            "certificate", f"moves along attribute {left[0]}", "are hidden by no block", "Fit the strategy again."
+        )
     pairs = zip(strategy.blocks, strategy.hides, strict=True)
     return max(block_sensitivity(hidden_moves(edges, *pair), pair[:1], noise) for pair in pairs)
 

@@ -27,6 +27,7 @@ from hdmm_bf._linalg import EPS
 from hdmm_bf._types import AnyArray, RealVector, SparseMatrix, SquareMatrix
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.noise import LARGEST
+from hdmm_bf.release.whole_numbers import every_step_helps
 from hdmm_bf.strategies.records import EdgeStrategy
 
 GRID_BITS = 20
@@ -138,6 +139,7 @@ def _smallest_square(strategy: EdgeStrategy) -> int:
         values = svdvals(strategy.matrix(), check_finite=False)
         lowest = float(values[-1]) - 8 * EPS * max(S.shape) * float(values[0])
         floor = math.floor(math.ldexp(max(lowest, 0.0) ** 2 * (1 - 1e-9), 2 * strategy.bits))
+        floor = floor if every_step_helps(lowest, float(values[0]), S.shape[1]) else 0
     if floor < 1:
         raise fail("release", "strategy", "is too close to singular to be run exactly", "Fit the strategy again.")
     return floor

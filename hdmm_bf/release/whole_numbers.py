@@ -20,6 +20,11 @@ _LIMB = 18
 _MASK = 2**_LIMB - 1
 _MOST_PRODUCTS = 2**16
 _FLOOR_BITS = 40
+_FLOAT_BITS = 900
+"""Of numbers that are divided in floating point by singular values, none of which is below 2^-20."""
+
+_SURE = 16
+"""Times n eps: the share of the smallest squared singular value in the largest from which on every step helps."""
 
 Limbs: TypeAlias = list[Float64[np.ndarray, "..."]]
 """Limbs in [0, 2^18) but for the last, which is below 2^18 in size and carries the sign."""
@@ -89,8 +94,12 @@ def enclosed_inverse(R: Int64[np.ndarray, "r c"], bits: int) -> Enclosed:
     norm of the bracket's column over sigma_min(R)^2, whatever floating point did to the steps.
 
     Guarantees:
-        The error is a proven bound. A matrix that is too close to singular is refused.
+        The error is a proven bound. A matrix that is too close to singular is refused; for one that is not, the error
+        does not grow with the number of bits.
     """
+    if max(R.shape) > _MOST_PRODUCTS:
+        problem = f"has a factor of {R.shape[0]} x {R.shape[1]}, which is too large to be run exactly"
+        raise fail("release", "strategy", problem, "Use a smaller domain, or Gaussian noise.")
     floor = _smallest_square(R)
     N = from_limbs(along(limbs(R.T), limbs(R), 0))
     factor = cho_factor(N.astype(np.float64), check_finite=False)
@@ -104,7 +113,14 @@ def enclosed_inverse(R: Int64[np.ndarray, "r c"], bits: int) -> Enclosed:
         if best is not None and 2 * error > best.error:
             return best
         best = Enclosed(G, error)
-        G = G + _whole(cho_solve(factor, left.astype(np.float64), check_finite=False))
+        G = G + _step(factor, left)
+
+
+def _step(factor: tuple[AnyArray, bool], left: AnyArray) -> AnyArray:
+    """(R^T R)^-1 left to about the precision of floating point, for numbers far beyond its range."""
+    shrink = max(0, int(np.abs(left).max()).bit_length() - _FLOAT_BITS)
+    found = cho_solve(factor, (left >> shrink).astype(np.float64), check_finite=False)
+    return np.asarray(_whole(found) << shrink)
 
 
 _whole = np.vectorize(round, otypes=[object])
@@ -115,6 +131,15 @@ def _smallest_square(R: Int64[np.ndarray, "r c"]) -> int:
     values = np.linalg.svd(R.astype(np.float64), compute_uv=False)
     lowest = float(values[-1]) - 8 * EPS * max(R.shape) * float(values[0])
     floor = math.floor(math.ldexp(max(lowest, 0.0) ** 2 * (1 - 1e-9), _FLOOR_BITS))
-    if floor < 1 or R.shape[0] < R.shape[1]:
+    if floor < 1 or R.shape[0] < R.shape[1] or not every_step_helps(lowest, float(values[0]), R.shape[1]):
         raise fail("release", "strategy", "is too close to singular to be run exactly", "Fit the strategy again.")
     return floor
+
+
+def every_step_helps(lowest: float, highest: float, size: int) -> bool:
+    """Whether steps in floating point bring every solution with R^T R nearer, R having these singular values.
+
+    Where they help for some noise and not for other, only the first is added exactly and published, the other is
+    refused, and what is published shows more than the sum: noise zero is added exactly by every matrix.
+    """
+    return lowest > 0 and _SURE * EPS * size * (highest / lowest) ** 2 <= 1

@@ -15,9 +15,11 @@ from tests.support.mistakes import _as_users_run_it  # noqa: F401
 
 DEFAULT, MORE, MANY = 100, 300, 5000
 BATCH = 25
+SUMS = ["sum", "sum grid", "sum hidden", "sum cells", "sum parts"]
 KINDS = [
     *("gaussian", "gaussian star", "gaussian custom", "laplace", "laplace complete", "edge cycle", "edge grid"),
     *("marginals", "sectors", "kronecker", "bases", "union", "laplace kronecker", "tree", "tree hidden", "tree parts"),
+    *SUMS,
 ]
 
 
@@ -31,11 +33,11 @@ def forged(draft, folder, *, claims=True):
     return forge.write(forge.with_claims(draft, folder / "claims") if claims else draft, folder / "forged.bf")
 
 
-def holes(seeds, pool, folder):
+def holes(seeds, pool, folder, **chosen):
     """Judge forged bundles; return how they went and what was found."""
     went, found = Counter(), []
     for seed in seeds:
-        made = forge.forge(seed, pool, folder)
+        made = forge.forge(seed, pool, folder, **chosen)
         try:
             went[judge(made.folder).outcome] += 1
         except HoleError as hole:
@@ -49,6 +51,12 @@ def holes(seeds, pool, folder):
 )
 def test_no_forged_bundle_loses_more_than_was_asked_for(pool, tmp_path, start):
     went, found = holes(range(start, start + BATCH), pool, tmp_path)
+    assert not found, "\n".join([str(went), *found])
+
+
+@pytest.mark.parametrize("start", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(BATCH, MORE, BATCH))])
+def test_no_forged_sum_of_noise_loses_more_than_was_asked_for(pool, tmp_path, start):
+    went, found = holes(range(start, start + BATCH), pool, tmp_path, origins=SUMS)
     assert not found, "\n".join([str(went), *found])
 
 
@@ -76,7 +84,7 @@ def test_a_sampler_that_draws_too_little_is_caught(pool, tmp_path, kind):
         judge(forge.write(forge.opened(pool[kind]), tmp_path / "honest.bf"), honesty=0.9)
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "laplace complete", "edge grid", "marginals", "union", "tree"])
+@pytest.mark.parametrize("kind", ["gaussian", "laplace complete", "edge grid", "marginals", "union", "tree", *SUMS])
 def test_a_release_that_shows_a_record_beside_the_noise_is_caught(pool, tmp_path, kind, monkeypatch):
     honest = bf.release
     monkeypatch.setattr(bf, "release", lambda fit, x, **asked: Leaking(honest(fit, x, **asked), x[0]))

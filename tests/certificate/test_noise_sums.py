@@ -11,7 +11,7 @@ import pytest
 
 import hdmm_bf as bf
 from hdmm_bf import policy as policies
-from hdmm_bf.certificate import certify
+from hdmm_bf.certificate import certify, exact_sensitivity
 from hdmm_bf.fit import loading
 from hdmm_bf.problem.product import as_product, incidence
 from hdmm_bf.problem.transform import Problem
@@ -20,7 +20,7 @@ from hdmm_bf.release.exact import GRID_BITS
 from hdmm_bf.release.noise_sums import ExactNoise, enclosed_factors, enclosed_noise
 from hdmm_bf.release.row_noise import row_scales
 from hdmm_bf.release.whole_numbers import along, enclosed_inverse, from_limbs, limbs
-from hdmm_bf.strategies.blocks import noise_block
+from hdmm_bf.strategies.blocks import noise_block, noise_from_integers
 from hdmm_bf.strategies.records import NoiseSum
 
 RNG = np.random.default_rng(5)
@@ -220,6 +220,27 @@ def test_a_factor_without_full_column_rank_is_refused():
         certify(NoiseSum((thin,), ((0, 1),), "bad"), made.problem, noise="laplace", proof=None)
 
 
+def test_moves_that_no_block_hides_are_refused_when_the_sensitivity_is_derived_again():
+    """Quotes publish: the sensitivity is derived once more, from this; a certificate of other blocks does not help."""
+    problem = Problem(bf.workload.parse("identity:4x3"), bf.policy.parse("threshold:4x3:1"))
+    cells = noise_block((np.eye(4), np.eye(3)), np.ones((1, 1)))
+    assert exact_sensitivity(NoiseSum((cells,), ((0, 1),), "good"), problem, "laplace") == 2 << 30
+    with pytest.raises(bf.InputError, match="hidden by no block"):
+        exact_sensitivity(NoiseSum((cells,), ((0,),), "bad"), problem, "laplace")
+
+
+@pytest.mark.parametrize("places", [24, 27, 30, 40])
+def test_a_factor_with_which_only_some_noise_could_be_added_is_refused_whatever_the_noise(places):
+    """Its inverse cannot be refined: noise zero would be added, and show the counts, and all other be refused."""
+    size = 2**places
+    R = np.array([[size, size - 1], [-size, -size - 1]])  # a move costs 2, whatever the size
+    problem = Problem(bf.workload.parse("identity:2x2"), bf.policy.parse("product:line:2,empty:2"))
+    block = noise_from_integers((R, np.eye(2, dtype=np.int64)), (0, 0), np.ones((1, 1)), None)
+    assert certify(NoiseSum((block,), ((0,),), "bad"), problem, noise="laplace", proof=None).sensitivity == 2
+    with pytest.raises(bf.InputError, match="too close to singular"):
+        ExactNoise(as_product(problem), NoiseSum((block,), ((0,),), "bad"))
+
+
 def test_gaussian_noise_is_refused():
     made = grid_fit()
     with pytest.raises(bf.InputError, match="noise"):
@@ -263,6 +284,18 @@ def test_inverses_are_enclosed(R, bits):
     found, truth = enclosed_inverse(R, bits), exact_inverse(R)
     off = max(abs(Fraction(int(found.matrix[i, j])) - truth[i][j] * 2**bits) for i, j in np.ndindex(found.matrix.shape))
     assert off <= found.error < 2 ** (bits // 2)
+
+
+def test_errors_of_inverses_do_not_grow_with_the_number_of_bits():
+    """Quotes enclosed_inverse, beyond 1000 bits, where numbers leave the range of floats."""
+    size = 2**18
+    R = np.array([[3 * size, size - 1, 1], [-size, -5 * size - 1, 0], [1, 0, 7]])
+    assert enclosed_inverse(R, 1056).error <= 2 * enclosed_inverse(R, 96).error
+
+
+def test_a_factor_beyond_the_reach_of_exact_products_is_refused():
+    with pytest.raises(bf.InputError, match="too large to be run exactly"):
+        enclosed_inverse(np.ones((2**16 + 1, 1), dtype=np.int64), 96)
 
 
 def test_a_matrix_close_to_singular_is_refused():

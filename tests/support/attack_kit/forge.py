@@ -10,14 +10,18 @@ import io
 import json
 import warnings
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 import hdmm_bf as bf
 from hdmm_bf.fit import loading
-from tests.support.attack_kit import tree_tricks, tricks
+from hdmm_bf.fit.certified import certificate
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.strategies.blocks import noise_block
+from hdmm_bf.strategies.records import NoiseSum
+from tests.support.attack_kit import noise_tricks, tree_tricks, tricks
 
 W = np.array([[1.0, 2, 0, 0, 0, 1], [0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1]])
 
@@ -44,7 +48,36 @@ def honest_fits():
         "bases": bf.fit("all-range:3x3", "threshold:3x3:1", family="bases"),
         "union": bf.fit("marginals:3x2x2:1", "unbounded:3x2x2", noise="laplace", family="union"),
         "laplace kronecker": bf.fit("all-range:3x3", "unbounded:3x3", family="kronecker", **few),
+        **honest_sums(),
     }
+
+
+def honest_sums():
+    """Return small sums of noise: by attributes, on a grid, with "no record", over edges, all moves in one block."""
+    one = {"noise": "laplace", "max_steps": 1, "family": "directions"}
+    found = {
+        "sum": bf.fit("all-range:3x3x2", "product:line:3,bounded:3,empty:2", **one),
+        "sum grid": bf.fit("all-range:3x3", "threshold:3x3:1", **one),
+        "sum hidden": bf.fit("prefix:3x3", "product:unbounded:3,line:3", **one),
+        "sum cells": bf.fit("identity:4x3", "sensitive:4x3:0,1", **one | {"family": "kronecker"}),
+    }
+    assert all(isinstance(fit.strategy, NoiseSum) for fit in found.values())
+    assert any(len(hides) > 1 for hides in found["sum cells"].strategy.hides)
+    return found | {"sum parts": sum_by_hand(found["sum"])}
+
+
+def sum_by_hand(fit):
+    """A sum for attribute graphs of one's own, with binary places and rows of different precisions."""
+    parts = bf.policy.from_edges([0, 1, 3], [1, -1, 4], 5)  # hidden, a value by itself, and public
+    graph = bf.policy.product(parts, bf.policy.from_edges([0, 0], [1, 2], 3))
+    problem = Problem(bf.workload.parse("prefix:5x3"), graph)
+    rows, star = np.eye(5) + 0.1 * np.tri(5), np.array([[1.0, 1, 1], [0, 0.7, 0], [0, 0, 0.3]])
+    first = noise_block((rows, np.eye(3)), np.geomspace(1, 9, 5)[:, None] * np.ones((1, 3)))
+    second = noise_block((np.eye(5), star), np.array([[np.inf, 2.0, 3.0]]))
+    strategy = NoiseSum((first, second), ((0,), (1,)), "by hand")
+    derived = certificate(strategy, problem, noise="laplace", proof=None)
+    changed = {"problem": problem, "strategy": strategy, "certificate": derived, "proof": None}
+    return replace(fit, **changed, reached={}, trace=(), status="finished")
 
 
 def honest_pool(folder):
@@ -76,6 +109,10 @@ class Draft:
     @property
     def has_blocks(self):
         return "blocks.npz" in self.archives
+
+    @property
+    def has_sum(self):
+        return self.has_blocks and "b0_hides" in self.strategy
 
     @property
     def has_tree(self):
@@ -165,14 +202,15 @@ class Forged:
         return f"seed {self.seed}: {self.origin}, {'; '.join(self.done)}"
 
 
-def forge(seed, pool, folder):
-    """Forge one bundle."""
+def forge(seed, pool, folder, *, origins=None):
+    """Forge one bundle, from any of the pool or from some of them."""
     rng = np.random.default_rng(seed)
-    origin = str(rng.choice(sorted(pool)))
+    origin = str(rng.choice(sorted(origins or pool)))
     draft = opened(pool[origin])
     others = [files for name, files in sorted(pool.items()) if name != origin]
     kinds = tricks.SUBTLE if rng.random() < 0.7 else tricks.ALL
     kinds = [*tree_tricks.ALL, *kinds] if draft.has_tree else kinds
+    kinds = [*noise_tricks.ALL, *kinds] if draft.has_sum else kinds
     for _ in range(int(rng.choice([1, 1, 2, 3]))):
         trick = kinds[int(rng.integers(len(kinds)))]
         try:

@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 import hdmm_bf as bf
-from tests.support.attack_kit import oracle
+from tests.support.attack_kit import noise_oracle, oracle
 from tests.support.attack_kit.marked import draw_shifts, layout, marked, row_scales
 
 ASKED = {"laplace": {"epsilon": 0.1}, "gaussian": {"rho": 0.02}, "norm": {"epsilon": 0.1}}
@@ -69,7 +69,7 @@ def _judge(folder, honesty):
     fit = allowed(lambda: bf.load(folder), "load")
     if fit is None:
         return Verdict("refused")
-    bundle = oracle.read(folder)
+    bundle = noise_oracle.read(folder) or oracle.read(folder)
     check_name(fit, bundle)
     asked = ASKED[bundle.noise]
     x = counts_of(bundle.num_cells)
@@ -79,12 +79,19 @@ def _judge(folder, honesty):
     if out is None:
         return Verdict("refused")
     places = layout(bundle, tape.draws)
-    lost, edge = tree_loss(bundle, tape) if bundle.kind == "tree" else oracle.loss(bundle, row_scales(places))
+    lost, edge = loss_of(bundle, tape, places)
     budget = Fraction(next(iter(asked.values())))
     if lost > budget:
         raise HoleError(f"edge {edge} loses {float(lost):.6g}, asked for {float(budget):.6g}")
     check_neighbours(fit, bundle, x, shown, places, asked)
     return Verdict("released", float(lost / budget))
+
+
+def loss_of(bundle, tape, places):
+    """The loss of what was drawn, and the edge that loses most."""
+    if bundle.kind == "tree":
+        return tree_loss(bundle, tape)
+    return (noise_oracle if bundle.kind == "noise" else oracle).loss(bundle, row_scales(places))
 
 
 def tree_loss(bundle, tape):
@@ -117,14 +124,16 @@ def published(out):
 
 def check_neighbours(fit, bundle, x, shown, places, asked):
     """A neighbour's release must be this one with the noise shifted: nothing else may show the record."""
-    every = list(oracle.shifts(bundle))
+    sums = bundle.kind == "noise"
+    found = noise_oracle.shifts(bundle, row_scales(places)) if sums else oracle.shifts(bundle)
+    every = [(edge, shift) for edge, *_, shift in found]
     for edge, shift in every[:: max(1, len(every) // _EDGES_TRIED)]:
         moved = np.array(oracle.neighbour(x, edge))
         with marked():
             other = allowed(lambda moved=moved: published(bf.release(fit, moved, **asked)), "release of a neighbour")
         if other is None:
             continue  # a refusal of counts that do not fit is visible, as documented
-        signs = (1, -1) if bundle.kind == "edge" else (1,)  # edges are turned so that their head is kept
+        signs = (1, -1) if bundle.kind in ("edge", "noise") else (1,)  # edges are turned so that their head is kept
         if max(map(abs, shift), default=0) < 2**62 and not any(
             same(other, shifted_release(fit, x, places, [sign * s for s in shift], asked)) for sign in signs
         ):

@@ -122,6 +122,8 @@ def add_block(draft, factors, precision, terms):
         draft.strategy[f"b{b}_terms"] = np.array(terms, dtype=np.int64)
     for i, factor in enumerate(factors):
         draft.strategy[f"b{b}_f{i}"] = factor
+    if draft.has_sum:
+        draft.strategy |= {f"b{b}_hides": np.array([len(factors) - 1]), f"b{b}_over": np.array(-1)}
 
 
 def inert_block(draft, rng, others):
