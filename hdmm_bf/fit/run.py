@@ -180,7 +180,7 @@ def structured(problem: Problem, noise: Noise, family: str | None) -> ProductPro
     cells = problem.policy.num_cells
     if family not in PRODUCT_FAMILIES and (family is not None or not is_large(problem, noise)):
         return None
-    product = as_product(problem)
+    product = as_product(problem, balls=True)
     if product is None and family in PRODUCT_FAMILIES:
         advice = "Use a product policy and a workload of products, or leave the family out."
         raise fail("fit", f"family={family!r}", "needs a policy and a workload that are products", advice)

@@ -5,7 +5,6 @@ Every function takes a domain (a `Domain`, a number of cells, sizes, or a string
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np

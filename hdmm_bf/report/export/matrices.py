@@ -84,7 +84,7 @@ def _(strategy: ProductStrategy | NoiseSum, made: Fit, *, kind: str, what: What,
         if isinstance(strategy, NoiseSum):
             record[f"block{b}_hides"] = np.array(strategy.hides[b])
             record[f"block{b}_over_edges"] = -1 if block.edges is None else block.edges
-    record |= {f"edges{i}": edges for i, edges in enumerate(product_view(made.problem).edges)}
+    record |= {f"edges{i}": edges for i, edges in enumerate(product_view(made.problem, balls=True).edges)}
     return np.empty((0, 0)), record
 
 

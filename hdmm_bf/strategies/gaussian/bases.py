@@ -304,4 +304,4 @@ def to_sketch(family: Bases, member: Member) -> Sketch:
     return Sketch(tuple(factors), np.ascontiguousarray(M))
 
 
-FAMILY = Family(name="bases", noise="gaussian", structured=True, search=fit, tensors=_TENSORS)
+FAMILY = Family(name="bases", noise="gaussian", structured=True, search=fit, balls=True, tensors=_TENSORS)

@@ -3,10 +3,10 @@
     error   sum_J v_J / M_J,    v_J = sum_t w_t^2 prod_i g_{i t j_i}
     d of an edge e:    p_e^T X p_e
 
-(g: see `attribute`; d: see `moves`). Products of pinned columns on all attributes are public totals: no error, no sensitivity.
-For given bases the best precisions are a convex problem with a dual: M_J = sqrt(v_J / q_J), q_J = sum_e mu_e dd_e /
-dM_J. The bases are found by descent on log error + log ||d||_p over bases and log precisions together: alternating
-between them diverges. Contractions run axis by axis, so that nothing is larger than the domain.
+(g: see `attribute`; d: see `moves`). Products of pinned columns on all attributes are public totals: no error, no
+sensitivity. For given bases the best precisions are a convex problem with a dual: M_J = sqrt(v_J / q_J), q_J = sum_e
+mu_e dd_e / dM_J. The bases are found by descent on log error + log ||d||_p over bases and log precisions together:
+alternating between them diverges. Contractions run axis by axis, so that nothing is larger than the domain.
 """
 
 from __future__ import annotations

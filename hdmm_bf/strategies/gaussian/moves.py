@@ -3,7 +3,8 @@
     along one attribute    an edge of attribute i at the cells c of the others:
                            d = sum_J M_J A_{i e j_i} prod_{k != i} C_{k c_k j_k}
     in a ball              cells a and a + o for every offset o of L1 length 1 to the threshold:
-                           d = D_a + D_{a+o} - 2 sum_J M_J prod_k E_{k |o_k| a_k j_k},     D_a = sum_J M_J prod_k C_{k a_k j_k}
+                           d = D_a + D_{a+o} - 2 sum_J M_J prod_k E_{k |o_k| a_k j_k}
+                           D_a = sum_J M_J prod_k C_{k a_k j_k}
 
 (A and C: see `attribute`; E_{k s a j} = S_k[a, j] S_k[a + s, j], so that E_0 = C.) Contractions run axis by axis.
 """
@@ -123,7 +124,7 @@ class InBalls(Moves):
     def _pairs(self, axis: int, length: int) -> RealMatrix:
         """E: products of a column's values at all cells so far apart."""
         S = self.attributes[axis].S
-        return S[: len(S) - length] * S[length:]
+        return np.asarray(S[: len(S) - length] * S[length:])
 
     def _factors(self, lengths: Sequence[int]) -> list[RealMatrix]:
         return [self._pairs(axis, length) for axis, length in enumerate(lengths)]
@@ -152,7 +153,7 @@ class InBalls(Moves):
         q: Tensor = np.zeros(self.sizes)
         for length, w in self._collected(weights).items():
             q = q + apply_factors([E.T for E in self._factors(length)], w)
-        return np.maximum(q, 0.0)
+        return np.asarray(np.maximum(q, 0.0))
 
     def slopes(self, weights: Sequence[Tensor], M: Tensor) -> tuple[list[RealMatrix], Tensor]:
         """Return the slopes through E."""
