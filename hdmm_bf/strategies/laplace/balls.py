@@ -20,7 +20,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hdmm_bf._types import RealMatrix
+from hdmm_bf._types import EdgeArray, Number, RealMatrix
 from hdmm_bf.bounds.products.kronecker import moved_attributes
 from hdmm_bf.policy import line, offsets
 from hdmm_bf.problem.product import ProductProblem
@@ -57,7 +57,7 @@ def _ordinary(straight: ProductProblem, candidates: Candidates) -> list[SumDraft
     return [] if draft is None else [_scaled(draft, 2 * math.prod(f.loss for f in best) * _unit(draft))]
 
 
-def _scaled(draft: SumDraft, loss: float, how: str = "") -> SumDraft:
+def _scaled(draft: SumDraft, loss: Number, how: str = "") -> SumDraft:
     """Give every row so much more noise."""
     sketches = tuple(s._replace(precisions=s.precisions / loss**2) for s in draft.sketches)
     return draft._replace(sketches=sketches, error=loss**2 * draft.error, name=draft.name + how)
@@ -84,7 +84,7 @@ def _loss(factors: Sequence[RealMatrix], offset: Sequence[int]) -> float:
     return max(_distance(chosen) for chosen in itertools.product(*kinds))
 
 
-def _pairs(n: int, length: int) -> np.ndarray:
+def _pairs(n: int, length: int) -> EdgeArray:
     near = np.arange(n - length if length else 0)
     return np.stack([near, near + length], axis=1)
 
