@@ -31,6 +31,7 @@ _WHY = {
     "the budget",
     directions.NAME: "noise for the moves along every attribute by itself, added up: none pays for the others, and "
     "each knows the totals that its moves leave alone",
+    balls.ORDINARY: "rows of ordinary privacy: an edge takes one record away and adds another, however far apart",
 }
 _FLOOR = "a known mechanism, kept by its factors: nothing that was searched is better"
 _TIE = 1e-9
