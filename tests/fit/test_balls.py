@@ -34,6 +34,11 @@ def test_a_fit_says_who_won_and_what_is_proven(fit):
     assert structured_family(as_product(fit.problem, balls=True), fit.noise) == FAMILIES[fit.noise]
 
 
+def test_a_time_limit_leaves_the_bound_in_place():
+    made = bf.fit(QUERIES, POLICY, family="bases", max_seconds=20.0, max_steps=1)
+    assert made.certificate.lower_bound > 0
+
+
 def test_a_bundle_brings_the_same_policy_and_certificate_back(fit, tmp_path):
     fit.save(tmp_path / "b.bf")
     again = bf.load(tmp_path / "b.bf")
