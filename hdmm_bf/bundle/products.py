@@ -1,12 +1,14 @@
 """Files of strategies by factors: factors, precisions and the proof of the bound instead of a matrix and edge weights.
 
-`blocks.npz` takes the place of `strategy.npz`; `policy.npz` holds one list of edges an attribute, and `workload.npz`,
-where no spec string says it all, the factors of every term, by name where they have one.
+`blocks.npz` takes the place of `strategy.npz`; `policy.npz` holds one list of edges an attribute, and the distance
+threshold where cells at that distance are neighbours too; `workload.npz`, where no spec string says it all, the factors
+of every term, by name where they have one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,22 +38,23 @@ _NAMED: dict[str, Callable[[int], Matrix]] = {
 }
 _MOST_BLOCKS = 2**16
 _MOST_BITS = 62
+_THRESHOLD = "threshold"
 
 
 def encode(
     strategy: ProductStrategy | NoiseSum, problem: Problem, proof: Proof | None
 ) -> tuple[dict[str, bytes], JsonObject]:
     """Return the files of a strategy and its problem, and what the manifest says of them."""
-    product = product_view(problem)
+    product = product_view(problem, balls=True)
     files = {
         BLOCKS: npz(**_block_arrays(strategy), **_proof_arrays(proof)),
-        "policy.npz": npz(**{f"edges{i}": edges for i, edges in enumerate(product.edges)}),
+        "policy.npz": npz(**_edge_arrays(product)),
     }
     workload = checks.workload_record(problem.workload, "workload")
     if workload["file"]:
         files[WORKLOAD] = npz(**_term_arrays(product), **_weight_arrays(product))
-    policy = _policy_record(problem.policy, product.edges)
-    as_read = _stored_policy(policy, problem.policy.domain, product.edges)
+    policy = _policy_record(problem.policy, product.edges, product.threshold)
+    as_read = _stored_policy(policy, problem.policy.domain, product.edges, product.threshold)
     return files, {"workload": workload, "policy": policy, "discloses": policies.discloses(as_read)}
 
 
@@ -62,13 +65,13 @@ def decode(
     with blaming(folder, MANIFEST):
         domain = checks.stored_domain(manifest["domain"])
     with blaming(folder, "policy.npz"):
-        edges = _stored_edges(load_npz(folder, "policy.npz", files), domain)
-        policy = _stored_policy(manifest["policy"], domain, edges)
+        edges, threshold = _stored_edges(load_npz(folder, "policy.npz", files), domain)
+        policy = _stored_policy(manifest["policy"], domain, edges, threshold)
     custom = manifest["workload"]["file"]
     with blaming(folder, WORKLOAD if custom else MANIFEST):
         arrays = load_npz(folder, WORKLOAD, files) if custom else None
         problem = Problem(_stored_workload(manifest["workload"], arrays, domain), policy)
-        product = product_view(problem)
+        product = product_view(problem, balls=True)
     with blaming(folder, BLOCKS):
         arrays = load_npz(folder, BLOCKS, files)
         strategy = _stored_strategy(arrays, product)
@@ -180,51 +183,70 @@ def _whole(name: str, array: AnyArray | None, least: int, most: int) -> int:
     return int(array)
 
 
-def _policy_record(policy: Policy, edges: tuple[EdgeArray, ...]) -> dict[str, str]:
+def _policy_record(policy: Policy, edges: tuple[EdgeArray, ...], threshold: int | None) -> dict[str, str]:
     """By its spec string if that makes the same factors again, else by words that follow from the factors."""
     try:
         named = checks.named_policy(policy.spec, policy.domain)
     except InputError:
         named = None
-    if named is not None and named.spec == policy.spec and _same_factors(named, edges):
+    if named is not None and named.spec == policy.spec and _is_same(named, edges, threshold):
         return {"spec": named.spec, "meaning": named.meaning}
-    plain = _plain(policy.domain, edges)
+    plain = _plain(policy.domain, edges, threshold)
     return {"spec": checks.described(policy.spec, "policy"), "meaning": plain.meaning}
 
 
-def _same_factors(policy: Policy, edges: tuple[EdgeArray, ...]) -> bool:
+def _is_same(policy: Policy, edges: tuple[EdgeArray, ...], threshold: int | None) -> bool:
+    if threshold is not None:
+        return policies.ball_threshold(policy) == threshold
     factors = (policy,) if policy.domain.num_attributes == 1 else policy.factors
     return factors is not None and all(np.array_equal(f.edges, e) for f, e in zip(factors, edges, strict=True))
 
 
-def _plain(domain: Domain, edges: tuple[EdgeArray, ...]) -> Policy:
-    """The product of the factors with their edges in the order of the file, which proofs go by."""
+def _plain(domain: Domain, edges: tuple[EdgeArray, ...], threshold: int | None) -> Policy:
+    """The product of the factors with their edges in the order of the file, which proofs go by; or the balls."""
+    if threshold is not None:
+        return policies.threshold(domain, threshold)
     made = [policies.from_edges(e[:, 0], e[:, 1], size) for e, size in zip(edges, domain.sizes, strict=True)]
     own = [Policy(p.domain, p.spec, p.meaning, e) for p, e in zip(made, edges, strict=True)]
     return policies.product(*own, domain=domain)
 
 
-def _stored_edges(arrays: dict[str, AnyArray], domain: Domain) -> tuple[EdgeArray, ...]:
-    if set(arrays) != {f"edges{i}" for i in range(domain.num_attributes)}:
-        raise fail("policy", f"{len(arrays)} lists of edges", "must be one for each attribute", WRITE_AGAIN)
+def _edge_arrays(product: ProductProblem) -> dict[str, AnyArray]:
+    arrays: dict[str, AnyArray] = {f"edges{i}": edges for i, edges in enumerate(product.edges)}
+    return arrays if product.threshold is None else arrays | {_THRESHOLD: np.array(product.threshold)}
+
+
+def _stored_edges(arrays: dict[str, AnyArray], domain: Domain) -> tuple[tuple[EdgeArray, ...], int | None]:
+    """Return one list of edges an attribute, and the distance threshold if there is one, which must go with them."""
+    held = dict(arrays)
+    limit = held.pop(_THRESHOLD, None)
+    if set(held) != {f"edges{i}" for i in range(domain.num_attributes)}:
+        raise fail("policy", f"{len(held)} lists of edges", "must be one for each attribute", WRITE_AGAIN)
     found = []
     for i, size in enumerate(domain.sizes):
-        edges = whole_numbers("policy", f"edges{i}", arrays[f"edges{i}"])
+        edges = whole_numbers("policy", f"edges{i}", held[f"edges{i}"])
         if edges.ndim != 2 or edges.shape[1] != 2:
             raise fail("policy", f"edges{i} of shape {edges.shape}", "must be pairs", WRITE_AGAIN)
         found.append(checks.ordered_edges(edges, size))
-    return tuple(found)
+    if limit is None:
+        return tuple(found), None
+    threshold = _whole(_THRESHOLD, limit, 2, sum(domain.sizes))
+    if not all(
+        np.array_equal(e, policies.threshold(n, threshold).edges) for e, n in zip(found, domain.sizes, strict=True)
+    ):
+        raise fail("policy", f"threshold {threshold}", "does not go with the edges of the attributes", WRITE_AGAIN)
+    return tuple(found), threshold
 
 
-def _stored_policy(record: JsonObject, domain: Domain, edges: tuple[EdgeArray, ...]) -> Policy:
+def _stored_policy(record: JsonObject, domain: Domain, edges: tuple[EdgeArray, ...], threshold: int | None) -> Policy:
     named = checks.named_policy(record["spec"], domain)
-    if named is not None and not _same_factors(named, edges):
+    if named is not None and not _is_same(named, edges, threshold):
         raise fail("policy", named.spec, "policy.npz does not hold the edges of that policy", WRITE_AGAIN)
-    made = named or _plain(domain, edges)
+    made = named or _plain(domain, edges, threshold)
     if record["meaning"] != made.meaning:
         problem = f"says that it hides {record['meaning']!r}, and hides {made.meaning!r}"
         raise fail("policy", record["spec"], problem, WRITE_AGAIN)
-    return made if named else Policy(domain, record["spec"], made.meaning, factors=made.factors)
+    return made if named else replace(made, spec=record["spec"])
 
 
 def _written_terms(product: ProductProblem) -> tuple[Term, ...]:

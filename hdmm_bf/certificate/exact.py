@@ -6,23 +6,38 @@ finite numbers), and as a container of digits, whole numbers below 2^53 whose su
 
 Guarantees:
     `dense_sensitivity` is exact. `block_sensitivity` is an upper bound in whole numbers, exact up to its last binary
-    place where no axis is narrowed; it is 0 only if no edge moves any row that carries noise.
+    place where no axis is narrowed; it is 0 only if no edge moves any row that carries noise. `ball_sensitivity` is an
+    upper bound over all edges of a distance threshold, exact up to its last binary place for normal noise.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from functools import singledispatch
+from functools import cached_property, singledispatch
+from typing import final
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from hdmm_bf._checks import fail, fits
-from hdmm_bf._types import AGREEMENT, EPS, EdgeArray, IndexArray, Noise, RealMatrix, RealVector, SquareMatrix
-from hdmm_bf.policy import BOTTOM
-from hdmm_bf.problem.product import product_view
+from hdmm_bf._checks import fail
+from hdmm_bf._types import EPS, EdgeArray, IndexArray, Noise, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf.certificate.digits import (
+    Digits,
+    added,
+    carried,
+    contracted,
+    digits,
+    float_digits,
+    largest_number,
+    multiplied,
+    narrowed,
+)
+from hdmm_bf.policy import BOTTOM, offset_windows, offsets
+from hdmm_bf.problem.product import ProductProblem, product_view
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import Block, CellStrategy, EdgeStrategy, MatrixStrategy, NoiseSum, ProductStrategy
 
@@ -34,13 +49,9 @@ GRID_BITS = 30
 
 _EXACT_FLOAT = 2**52
 _CHUNK_ENTRIES = 2**22
-_DIGIT = 18
-"""Bits of a digit: 2^17 products of two digits add up to less than 2^53."""
 
-_MASK = 2**_DIGIT - 1
-_MOST_PRODUCTS = 2 ** (53 - 2 * _DIGIT)
-Digits = Float64[np.ndarray, "_ ..."]
-"""Whole numbers of any size, none negative: digits of 18 bits on the first axis, the lowest first."""
+_FEW, _MOST_PAIRS = 32, 2**20
+"""Different entries of a factor, and pairs of pairs of them, up to which diagonal moves are counted out."""
 
 
 @singledispatch
@@ -66,21 +77,26 @@ def _(strategy: EdgeStrategy, problem: Problem, noise: Noise) -> int:
 
 @exact_sensitivity.register
 def _(strategy: ProductStrategy, problem: Problem, noise: Noise) -> int:
-    return block_sensitivity(product_view(problem).edges, strategy.blocks, noise)
+    product = product_view(problem, balls=True)
+    if product.threshold is not None:
+        every = tuple(range(len(product.sizes)))
+        return ball_sensitivity(product, strategy.blocks, [every] * len(strategy.blocks), noise)
+    return block_sensitivity(product.edges, strategy.blocks, noise)
 
 
 @exact_sensitivity.register
 def _(strategy: NoiseSum, problem: Problem, noise: Noise) -> int:
     """The largest over the blocks, each for the moves that it hides: the others' noise does not depend on them."""
-    edges = product_view(problem).edges
+    product = product_view(problem, balls=True)
     hidden = {i for hides in strategy.hides for i in hides}
-    left = [i for i, own in enumerate(edges) if len(own) and i not in hidden]
+    left = [i for i, own in enumerate(product.edges) if len(own) and i not in hidden]
     if left:
-        raise fail(
-            "certificate", f"moves along attribute {left[0]}", "are hidden by no block", "Fit the strategy again."
-        )
+        shown = f"moves along attribute {left[0]}"
+        raise fail("certificate", shown, "are hidden by no block", "Fit the strategy again.")
+    if product.threshold is not None:
+        return ball_sensitivity(product, strategy.blocks, strategy.hides, noise)
     pairs = zip(strategy.blocks, strategy.hides, strict=True)
-    return max(block_sensitivity(hidden_moves(edges, *pair), pair[:1], noise) for pair in pairs)
+    return max(block_sensitivity(hidden_moves(product.edges, *pair), pair[:1], noise) for pair in pairs)
 
 
 def hidden_moves(edges: Sequence[EdgeArray], block: Block, hides: Sequence[int]) -> list[EdgeArray]:
@@ -143,14 +159,14 @@ def dense_sensitivity(integers: Int64[np.ndarray, "r c"], head: IndexArray, tail
 
 def _exact_power(moves: Int64[np.ndarray, "r q"], noise: Noise) -> int:
     """Largest L1 norm, or squared L2 norm, of the columns, from digits whose sums fit in 64 bits."""
-    digits = _digits(np.abs(moves)).astype(np.int64)
+    parts = digits(np.abs(moves)).astype(np.int64)
     if noise == "laplace":
-        return _largest_number(_carried(digits.sum(axis=1)))
-    products = np.einsum("irq,jrq->ijq", digits, digits)
-    sums = np.zeros((2 * len(digits) - 1, moves.shape[1]), dtype=np.int64)
-    for i, j in np.ndindex(len(digits), len(digits)):
+        return largest_number(carried(parts.sum(axis=1)))
+    products = np.einsum("irq,jrq->ijq", parts, parts)
+    sums = np.zeros((2 * len(parts) - 1, moves.shape[1]), dtype=np.int64)
+    for i, j in np.ndindex(len(parts), len(parts)):
         sums[i + j] += products[i, j]
-    return _largest_number(_carried(sums))
+    return largest_number(carried(sums))
 
 
 def _largest(values: RealVector, slack: float) -> IndexArray:
@@ -190,17 +206,17 @@ def block_sensitivity(edges: Sequence[EdgeArray], blocks: Sequence[Block], noise
     """
     assert noise != "norm", "the noise of tree norms is not drawn on rows"
     squares = 2 if noise == "gaussian" else 1
-    levels = [_levels(block, noise) for block in blocks]
+    levels = [row_levels(block, noise) for block in blocks]
     places = [squares * sum(block.bits) for block in blocks]
-    lowest = min((_lowest(level) - place for level, place in zip(levels, places, strict=True)), default=0)
+    lowest = min((lowest_power(level) - place for level, place in zip(levels, places, strict=True)), default=0)
     largest = 0
     for axis, pairs in enumerate(edges):
         if len(pairs):
             losses = []
             for block, level, place in zip(blocks, levels, places, strict=True):
-                tensor = _float_digits(level, lowest + place)
+                tensor = float_digits(level, lowest + place)
                 losses.append(_losses(block, tensor, axis, pairs, squares))
-            largest = max(largest, _largest_number(_added(losses)))
+            largest = max(largest, largest_number(added(losses)))
     shift = lowest + squares * GRID_BITS
     return largest << shift if shift >= 0 else -(-largest >> -shift)
 
@@ -213,7 +229,7 @@ def row_weight(precision: float) -> float:
     return weight
 
 
-def _levels(block: Block, noise: Noise) -> Float64[np.ndarray, ...]:
+def row_levels(block: Block, noise: Noise) -> Float64[np.ndarray, ...]:
     """What multiplies the loss of every row: its precision, or its weight; 0 for rows without noise."""
     noisy = np.where(np.isposinf(block.precisions), 0.0, block.precisions)
     if noise == "laplace":
@@ -222,26 +238,10 @@ def _levels(block: Block, noise: Noise) -> Float64[np.ndarray, ...]:
     return np.broadcast_to(noisy, block.shape)
 
 
-def _lowest(values: Float64[np.ndarray, ...]) -> int:
+def lowest_power(values: Float64[np.ndarray, ...]) -> int:
     """The power of two of which all values are whole multiples."""
     positive = values[values > 0]
     return int(np.frexp(positive)[1].min()) - 53 if positive.size else 0
-
-
-def _float_digits(values: Float64[np.ndarray, ...], lowest: int) -> Digits:
-    """Digits of values over 2^lowest, exactly."""
-    mantissa, exponent = np.frexp(values.ravel())
-    whole = np.ldexp(mantissa, 53).astype(np.int64)
-    shift = np.where(whole > 0, exponent - 53 - lowest, 0)
-    assert np.all(shift >= 0), "every value is a whole multiple of 2^lowest"
-    first, rest = np.divmod(shift, _DIGIT)
-    sums = np.zeros((int(first.max(initial=0)) + 4, whole.size), dtype=np.int64)
-    every = np.arange(whole.size)
-    for place, digit in enumerate(_digits(whole, 3).astype(np.int64)):
-        moved = digit << rest
-        sums[first + place, every] += moved & _MASK
-        sums[first + place + 1, every] += moved >> _DIGIT
-    return _carried(sums).reshape(-1, *values.shape)
 
 
 def _losses(block: Block, tensor: Digits, axis: int, edges: EdgeArray, squares: int) -> Digits:
@@ -249,10 +249,10 @@ def _losses(block: Block, tensor: Digits, axis: int, edges: EdgeArray, squares: 
     for i, integers in enumerate(block.integers):
         assert within_limit(integers), "differences must be exact in 64 bits"
         moves = np.abs(differences(integers, edges) if i == axis else integers.T)
-        digits = _digits(moves)
+        parts = digits(moves)
         if squares == 2:
-            digits = _squared(digits)
-        tensor = _narrowed(_contracted(digits, tensor, i), i)
+            parts = multiplied(parts, parts)
+        tensor = narrowed(contracted(parts, tensor, i), i)
     return tensor
 
 
@@ -265,80 +265,138 @@ def differences(factor: Int64[np.ndarray, "r c"], edges: EdgeArray) -> Int64[np.
     return moves
 
 
-def _digits(values: Int64[np.ndarray, ...], count: int | None = None) -> Digits:
-    """Digits of whole numbers below 2^63, none negative."""
-    needed = count or -(-int(values.max(initial=0)).bit_length() // _DIGIT) or 1
-    return np.stack([((values >> (_DIGIT * i)) & _MASK).astype(np.float64) for i in range(needed)])
+# ---------------------------------------------------------------- distance thresholds above 1
 
 
-def _squared(digits: Digits) -> Digits:
-    sums = np.zeros((2 * len(digits) - 1, *digits.shape[1:]), dtype=np.int64)
-    for i, a in enumerate(digits):
-        for j, b in enumerate(digits):
-            sums[i + j] += (a * b).astype(np.int64)
-    return _carried(sums)
+def ball_sensitivity(
+    product: ProductProblem, blocks: Sequence[Block], hides: Sequence[tuple[int, ...]], noise: Noise
+) -> int:
+    """Return `block_sensitivity` over all edges of a distance threshold, which may change several attributes at once.
+
+    For Laplace noise, the loss of an offset is the sum over blocks of what each loses by the part of the offset along
+    the attributes that it hides: exactly where a block has one precision and few different entries, else at most what
+    the moves along one attribute after the other lose together, or what a record that goes and one that comes lose.
+
+    Args:
+        product: a problem with a threshold.
+        blocks: what is measured, or noise that is added up.
+        hides: for every block the attributes whose moves it takes up; all of them for rows that are measured.
+        noise: "gaussian" or "laplace".
+    """
+    assert noise != "norm", "the noise of tree norms is not drawn on rows"
+    assert product.threshold is not None, "a Cartesian product has no balls"
+    every = list(offsets(product.sizes, product.threshold))
+    if noise == "gaussian":
+        assert all(len(hidden) == len(product.sizes) for hidden in hides), "normal noise is measured, not added up"
+        return _ball_squares(product.sizes, every, blocks)
+    losses = [_BallLosses(product, *pair) for pair in zip(blocks, hides, strict=True)]
+    return max(sum(loss.of(offset) for loss in losses) for offset in every)
 
 
-def _contracted(moves: Digits, tensor: Digits, axis: int) -> Digits:
-    """sum_j moves[e, j] tensor[..., j, ...] on an axis, exactly: every product of digits is summed below 2^53."""
-    rows = np.moveaxis(tensor, axis + 1, 0)
-    size = math.prod(rows.shape[2:]) * moves.shape[1]
-    count = len(moves) + len(tensor) - 1
-    fits("certificate", f"edges of attribute {axis}", 3 * count * size * 8, advice="Use a smaller domain.")
-    sums = np.zeros((count, moves.shape[1], *rows.shape[2:]), dtype=np.int64)
-    for start in range(0, len(rows), _MOST_PRODUCTS):
-        part = slice(start, start + _MOST_PRODUCTS)
-        for place, digit in enumerate(moves):
-            products = np.tensordot(digit[:, part], rows[part], axes=(1, 0))
-            sums[place : place + len(tensor)] += np.moveaxis(products, 1, 0).astype(np.int64)
-    return np.moveaxis(_carried(sums), 1, axis + 1)
+def _ball_squares(sizes: tuple[int, ...], every: Sequence[tuple[int, ...]], blocks: Sequence[Block]) -> int:
+    """The largest over a and o of sum_J M_J (R_J a - R_J (a + o))^2, multiplied out; rounded up once, at the end."""
+    levels = [row_levels(block, "gaussian") for block in blocks]
+    places = [2 * sum(block.bits) for block in blocks]
+    lowest = min(lowest_power(level) - place for level, place in zip(levels, places, strict=True))
+    tensors = [float_digits(level, lowest + place) for level, place in zip(levels, places, strict=True)]
+
+    def products(lengths: tuple[int, ...]) -> Digits:
+        """sum_J M_J R_J[a] R_J[a + lengths] for all cells."""
+        return added([_products(block, tensor, lengths) for block, tensor in zip(blocks, tensors, strict=True)])
+
+    own, largest = products((0,) * len(sizes)), 0
+    for lengths, same in itertools.groupby(sorted(every, key=_lengths), key=_lengths):
+        both = products(lengths)
+        for offset in same:
+            near, far = offset_windows(sizes, offset)
+            loss = added([own[:, *near], own[:, *far], both], times=[1, 1, -2])
+            largest = max(largest, largest_number(loss))
+    shift = lowest + 2 * GRID_BITS
+    return largest << shift if shift >= 0 else -(-largest >> -shift)
 
 
-def _carried(sums: Int64[np.ndarray, "_ ..."]) -> Digits:
-    """Sums of digits, each below 2^62, as digits; leading zeros are left out."""
-    found, carry = [], np.zeros(sums.shape[1:], dtype=np.int64)
-    for total in sums:
-        carry = carry + total
-        found.append((carry & _MASK).astype(np.float64))
-        carry = carry >> _DIGIT
-    while np.any(carry):
-        found.append((carry & _MASK).astype(np.float64))
-        carry = carry >> _DIGIT
-    while len(found) > 1 and not np.any(found[-1]):
-        found.pop()
-    return np.stack(found)
+def _lengths(offset: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(map(abs, offset))
 
 
-def _narrowed(tensor: Digits, axis: int) -> Digits:
-    """Keep one entry of an axis along which nearly nothing varies: the largest, so the result is an upper bound."""
-    scale = np.ldexp(1.0, _DIGIT * (np.arange(len(tensor)) - len(tensor) + 1))
-    about = np.tensordot(scale, tensor, axes=(0, 0))
-    top, low = about.max(axis=axis, keepdims=True), about.min(axis=axis, keepdims=True)
-    return _largest_along(tensor, axis) if np.all(top - low <= AGREEMENT * top) else tensor
+def _products(block: Block, tensor: Digits, lengths: Sequence[int]) -> Digits:
+    for axis, (integers, length) in enumerate(zip(block.integers, lengths, strict=True)):
+        assert within_limit(integers), "digits are of numbers below 2^63"
+        low, high = integers[:, : integers.shape[1] - length].T, integers[:, length:].T
+        signs = np.sign(low) * np.sign(high)
+        tensor = contracted(signs * multiplied(digits(np.abs(low)), digits(np.abs(high))), tensor, axis)
+    return tensor
 
 
-def _largest_along(tensor: Digits, axis: int) -> Digits:
-    """The largest number along an axis, by its highest digit first."""
-    leading = np.ones(tensor.shape[1:], dtype=bool)
-    found = []
-    for digit in tensor[::-1]:
-        top = np.where(leading, digit, -1.0).max(axis=axis, keepdims=True)
-        leading &= digit == top
-        found.append(top)
-    return np.stack(found[::-1])
+@final
+class _BallLosses:
+    """Upper bounds on what a block of Laplace noise loses by every offset, times 2^GRID_BITS."""
+
+    def __init__(self, product: ProductProblem, block: Block, hides: tuple[int, ...]) -> None:
+        self.product, self.block, self.hides = product, block, hides
+        self.straight: dict[tuple[int, int], int] = {}
+
+    def of(self, offset: tuple[int, ...]) -> int:
+        """The part of the offset that the block takes up: at once if that can be derived, else step by step."""
+        own = tuple(o if i in self.hides else 0 for i, o in enumerate(offset))
+        moved = [(i, abs(o)) for i, o in enumerate(own) if o != 0]
+        in_turn = sum(self._along(*step) for step in moved)
+        if len(moved) < 2:
+            return in_turn
+        at_once = self._at_once(own)
+        return min(in_turn, 2 * self._gone if at_once is None else at_once)
+
+    @cached_property
+    def _gone(self) -> int:
+        """A record that is taken away; two such moves, one back, lead from any cell to any other."""
+        assert self.block.edges is None, "columns are cells"
+        moves = [own[:0] for own in self.product.edges]
+        cells = np.arange(self.product.sizes[0])
+        moves[0] = np.stack([cells, np.full(cells.size, BOTTOM)], axis=1)
+        return block_sensitivity(moves, (self.block,), "laplace")
+
+    def _along(self, attribute: int, length: int) -> int:
+        """Moves of one length along one attribute, whatever the others are."""
+        if (attribute, length) not in self.straight:
+            pairs = self.product.edges[attribute]
+            far = pairs[:, 1] - pairs[:, 0] == length
+            moves = [own[:0] for own in self.product.edges]
+            moves[attribute] = hidden_moves(self.product.edges, self.block, (attribute,))[attribute][far]
+            self.straight[attribute, length] = block_sensitivity(moves, (self.block,), "laplace")
+        return self.straight[attribute, length]
+
+    def _at_once(self, offset: tuple[int, ...]) -> int | None:
+        """The largest over a of sum_J w |R_J[a] - R_J[a + o]|, from how often pairs of entries occur."""
+        few = all(np.unique(integers).size <= _FEW for integers in self.block.integers)
+        if self.block.precisions.size > 1 or not few:
+            return None
+        kinds = [_pair_counts(*pair) for pair in zip(self.block.integers, offset, strict=True)]
+        if math.prod(sum(map(len, counts)) for counts in kinds) > _MOST_PAIRS:
+            return None
+        largest = max(sum(n * abs(u - v) for (u, v), n in _joined(chosen)) for chosen in itertools.product(*kinds))
+        precision = float(self.block.precisions.item())
+        weight = Fraction(0 if math.isinf(precision) else row_weight(precision))
+        return math.ceil(weight * largest * Fraction(2) ** (GRID_BITS - sum(self.block.bits)))
 
 
-def _added(losses: Sequence[Digits]) -> Digits:
-    shape = np.broadcast_shapes(*(loss.shape[1:] for loss in losses))
-    count = max(map(len, losses))
-    fits("certificate", f"edges of {len(shape)} attributes", count * math.prod(shape) * 16, advice="Use fewer cells.")
-    sums = np.zeros((count, *shape), dtype=np.int64)
-    for loss in losses:
-        sums[: len(loss)] += loss.astype(np.int64)
-    return _carried(sums)
+_Counts = tuple[tuple[tuple[int, int], int], ...]
+"""Pairs of entries that rows have in two columns, and how many rows have them."""
 
 
-def _largest_number(tensor: Digits) -> int:
-    flat = tensor.reshape(len(tensor), -1)
-    top = _largest_along(flat, 0)[:, 0]
-    return sum(int(digit) << (_DIGIT * place) for place, digit in enumerate(top.tolist()))
+def _pair_counts(integers: Int64[np.ndarray, "r c"], offset: int) -> set[_Counts]:
+    """The different counts of pairs (R[:, a], R[:, a + offset]) over all a."""
+    columns = integers.T.tolist()
+    pairs = zip(columns, columns[abs(offset) :], strict=False)
+    ordered = (zip(far, near, strict=True) if offset < 0 else zip(near, far, strict=True) for near, far in pairs)
+    return {tuple(sorted(Counter(pair).items())) for pair in ordered}
+
+
+def _joined(chosen: Sequence[_Counts]) -> Iterable[tuple[tuple[int, int], int]]:
+    """Pairs of entries of the rows that are products of rows."""
+    found = Counter({(1, 1): 1})
+    for counts in chosen:
+        wider: Counter[tuple[int, int]] = Counter()
+        for ((a, b), m), ((u, v), n) in itertools.product(found.items(), counts):
+            wider[a * u, b * v] += m * n
+        found = wider
+    return found.items()

@@ -2,7 +2,8 @@
 
 A move along an attribute is taken up by the block that hides it: every factor R has full column rank, so G R = I, and
 the noise of that block shifted by R p is the sum shifted by p. Nothing else needs to be true for the sum to be private
-at the block's own sensitivity. A block that hides several attributes disturbs public totals C x, and these are put
+at the block's own sensitivity. An edge that changes several attributes is a move along each in turn, and what the
+blocks that hide them lose adds up. A block that hides several attributes disturbs public totals C x, and these are put
 right again: with Y = G G^T that takes tr((C Y C^T)^-1 C Y V Y C^T) off its error, by factors.
 """
 
@@ -36,7 +37,7 @@ def _(
         the largest over the blocks, each for the edges that it hides, in whole numbers and rounded up.
     """
     check_noise(noise, ("laplace",))
-    product = product_view(problem)
+    product = product_view(problem, balls=True)
     _check_hides(product, strategy)
     for block, hides in zip(strategy.blocks, strategy.hides, strict=True):
         _check_noise_block(product, block, hides)

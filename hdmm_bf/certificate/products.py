@@ -18,7 +18,7 @@ from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import BOUND_ROUNDING, NOTHING, SUPPORT_TOLERANCE, EdgeArray, Noise, Proof, RealMatrix, RealVector
 from hdmm_bf.certificate.certificate import Bounds, Certificate, certify, check_noise, scaled_sensitivity
 from hdmm_bf.certificate.dense import semidefinite_factor
-from hdmm_bf.certificate.exact import GRID_BITS, block_sensitivity, differences, within_limit
+from hdmm_bf.certificate.exact import GRID_BITS, differences, exact_sensitivity, within_limit
 from hdmm_bf.problem.product import ProductProblem, product_view
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import AnyTensor, Block, ProductStrategy
@@ -42,11 +42,11 @@ def _(
         The gap is infinite when no bound is given.
     """
     check_noise(noise, ("gaussian", "laplace"))
-    product = product_view(problem)
+    product = product_view(problem, balls=True)
     for block in strategy.blocks:
         check_block(product.sizes, product.edges, block)
         _check_terms(product, block)
-    exact = block_sensitivity(product.edges, strategy.blocks, noise)
+    exact = exact_sensitivity(strategy, problem, noise)
     sensitivity = scaled_sensitivity(exact, GRID_BITS, noise)
     support = _support(product, strategy)
     if not support <= SUPPORT_TOLERANCE:

@@ -39,7 +39,7 @@ def _(_: MatrixStrategy | TreeNorm, problem: Problem, proof: Proof | None) -> Pr
 @factor_bounds.register(ProductStrategy)
 @factor_bounds.register(NoiseSum)
 def _(_: ProductStrategy | NoiseSum, problem: Problem, proof: Proof | None) -> ProductBounds | None:
-    return product_bound(product_view(problem), proof)
+    return product_bound(product_view(problem, balls=True), proof)
 
 
 def certificate(strategy: Strategy, problem: Problem, *, noise: Noise, proof: Proof | None) -> Certificate:
@@ -79,7 +79,7 @@ def _(strategy: ProductStrategy | NoiseSum, problem: Problem, derived: Certifica
     if proof is not None and "tables" in proof:
         lam = np.asarray(proof["tables"], dtype=np.float64)
         check_tables(lam, problem)
-        bound = product_bound(product_view(weighted_tables(problem, lam / lam.sum())), proof).lower
+        bound = product_bound(product_view(weighted_tables(problem, lam / lam.sum()), balls=True), proof).lower
     if bound is not None and not value >= bound * (1 - BOUND_ROUNDING):
         raise fail("certificate", f"objective {value}", f"is below the bound {bound}", "Report this as a bug.")
     return replace(derived, objective=goal.kind, objective_value=value, objective_bound=bound)

@@ -66,7 +66,7 @@ def memory_needed(
     problem = inputs.problem(workload, policy, domain=domain)
     by_factors = family in registry.names(noise, structured=True)
     large = family is None and is_large(problem, noise)
-    product = as_product(problem) if by_factors or large else None
+    product = as_product(problem, balls=True) if by_factors or large else None
     if product is not None:
         return product_bytes(product, family or structured_family(product, noise))
     edges = problem.policy.num_edges

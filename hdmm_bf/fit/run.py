@@ -180,12 +180,15 @@ def structured(problem: Problem, noise: Noise, family: str | None) -> ProductPro
     cells = problem.policy.num_cells
     if family not in PRODUCT_FAMILIES and (family is not None or not is_large(problem, noise)):
         return None
-    product = as_product(problem)
+    product = as_product(problem, balls=True)
     if product is None and family in PRODUCT_FAMILIES:
-        advice = "Use a product policy and a workload of products, or leave the family out."
+        advice = "Use a product policy, or a distance threshold, and a workload of products, or leave the family out."
         raise fail("fit", f"family={family!r}", "needs a policy and a workload that are products", advice)
     if product is None:
-        advice = "Use a smaller domain, or a policy and a workload that are products of one an attribute."
+        advice = (
+            "Use a smaller domain, or a workload that is a product of one an attribute and a policy that is such a "
+            "product or a distance threshold."
+        )
         fits("fit", f"{cells} cells", dense_bytes(cells), advice=advice, limit=most_memory())
     return product
 

@@ -5,7 +5,6 @@ Every function takes a domain (a `Domain`, a number of cells, sizes, or a string
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -117,19 +116,41 @@ def _threshold_edges(domain: Domain, limit: int, spec: str) -> EdgeArray:
     """One block of edges (cell, cell + offset) for each offset of L1 length 1 to `limit`, half of them."""
     check_edges_fit(spec, _num_straight_edges(domain, limit))  # before anything of that length is made
     check_edges_fit(spec, _num_threshold_edges(domain.sizes, limit))
-    zero = (0,) * domain.num_attributes
-    offsets = [o for o in _offsets(domain.sizes, limit) if o > zero]
-    counts = [math.prod(s - abs(o) for s, o in zip(domain.sizes, off, strict=True)) for off in offsets]
-    edges = np.empty((sum(counts), 2), dtype=np.int64)
+    edges = np.empty((_num_threshold_edges(domain.sizes, limit), 2), dtype=np.int64)
     cells = np.arange(domain.num_cells).reshape(domain.sizes)
     start = 0
-    for offset, count in zip(offsets, counts, strict=True):
-        window = tuple(slice(max(0, -o), s - max(0, o)) for s, o in zip(domain.sizes, offset, strict=True))
-        shifted = tuple(slice(max(0, o), s - max(0, -o)) for s, o in zip(domain.sizes, offset, strict=True))
-        edges[start : start + count, 0] = cells[window].ravel()
-        edges[start : start + count, 1] = cells[shifted].ravel()
+    for offset in offsets(domain.sizes, limit):
+        near, far = offset_windows(domain.sizes, offset)
+        count = cells[near].size
+        edges[start : start + count, 0] = cells[near].ravel()
+        edges[start : start + count, 1] = cells[far].ravel()
         start += count
     return edges
+
+
+def ball_threshold(policy: Policy) -> int | None:
+    """Return t where neighbours are exactly the cells at L1 distance 1 to t, over several attributes; else None.
+
+    Edges are never repeated: if none is longer than t, and there are as many as there are such pairs, they are all.
+    """
+    if policy.stored is None or policy.domain.num_attributes == 1 or policy.num_edges == 0 or policy.has_bottom:
+        return None
+    ends = np.stack(np.unravel_index(policy.stored, policy.domain.sizes))
+    limit = int(np.abs(ends[..., 1] - ends[..., 0]).sum(axis=0).max())
+    return limit if policy.num_edges == _num_threshold_edges(policy.domain.sizes, limit) else None
+
+
+def offsets(sizes: tuple[int, ...], limit: int) -> Iterator[tuple[int, ...]]:
+    """Yield the offsets of L1 length 1 to `limit` that fit in a domain, one of every pair o, -o."""
+    zero = (0,) * len(sizes)
+    return (offset for offset in _offsets(sizes, limit) if offset > zero)
+
+
+def offset_windows(sizes: tuple[int, ...], offset: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """Return where the cells a are for which a + offset is a cell, and where the cells a + offset are."""
+    near = tuple(slice(max(0, -o), s - max(0, o)) for s, o in zip(sizes, offset, strict=True))
+    far = tuple(slice(max(0, o), s - max(0, -o)) for s, o in zip(sizes, offset, strict=True))
+    return near, far
 
 
 def _num_straight_edges(domain: Domain, limit: int) -> int:

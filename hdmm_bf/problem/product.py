@@ -2,6 +2,8 @@
 
 Nothing here has the size of the domain. Edges of type i are (edge of G_i) x (any cell of the other attributes), and
 each term of the workload is a weight times W_1 (x) ... (x) W_d; bounds and strategies for large domains need no more.
+A distance threshold above 1 is no Cartesian product: balls of cells are neighbours, and edges change several attributes
+at once. It is known by its threshold, and only those who ask for balls get to see it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy as np
 from hdmm_bf._checks import fail
 from hdmm_bf._types import EdgeArray, SquareMatrix
 from hdmm_bf.matrix import Identity, Incidence, Kronecker, Matrix, Ones, Stack, Weighted
-from hdmm_bf.policy import BOTTOM, Policy
+from hdmm_bf.policy import BOTTOM, Policy, ball_threshold, threshold
 from hdmm_bf.problem.transform import Problem
 
 
@@ -44,12 +46,15 @@ class ProductProblem:
         sizes: number of values of every attribute.
         edges: the edges of every attribute's policy (BOTTOM is -1 and second); empty where it is public.
         terms: the workload, times the weights of its queries, is the stack of these.
+        threshold: None for a Cartesian product. Else all cells at L1 distance 1 to this are neighbours, and `edges` are
+            those that change one attribute alone: a part of the policy, with the same public totals.
     """
 
     problem: Problem
     sizes: tuple[int, ...]
     edges: tuple[EdgeArray, ...]
     terms: tuple[Term, ...]
+    threshold: int | None = None
 
     @property
     def has_bottom(self) -> bool:
@@ -76,32 +81,41 @@ def incidence(product: ProductProblem, attribute: int) -> Incidence:
 _VIEWS: WeakKeyDictionary[Problem, ProductProblem | None] = WeakKeyDictionary()
 
 
-def product_view(problem: Problem) -> ProductProblem:
+def product_view(problem: Problem, *, balls: bool = False) -> ProductProblem:
     """Return a problem by its factors; refused when it has no product structure."""
-    view = as_product(problem)
+    view = as_product(problem, balls=balls)
     if view is None:
         spec = f"{problem.workload.title} under {problem.policy.title}"
         raise fail("problem", spec, "has no product structure", "Use a product policy and a workload of products.")
     return view
 
 
-def as_product(problem: Problem) -> ProductProblem | None:
-    """Take a problem apart, once, or return None when its policy or its workload has no product structure."""
+def as_product(problem: Problem, *, balls: bool = False) -> ProductProblem | None:
+    """Take a problem apart, once, or return None when its policy or its workload has no product structure.
+
+    Args:
+        problem: a workload under a policy.
+        balls: also take distance thresholds above 1 apart, whose edges change several attributes at once.
+    """
     if problem not in _VIEWS:
         _VIEWS[problem] = _apart(problem)
-    return _VIEWS[problem]
+    view = _VIEWS[problem]
+    return view if view is None or view.threshold is None or balls else None
 
 
 def _apart(problem: Problem) -> ProductProblem | None:
-    factors = _policy_factors(problem.policy)
     sizes = problem.policy.domain.sizes
+    factors, limit = _policy_factors(problem.policy), None
+    if factors is None:
+        limit = ball_threshold(problem.policy)
+        factors = None if limit is None else tuple(threshold(size, limit) for size in sizes)
     terms = None if factors is None else product_terms(problem.workload.objective, sizes)
     if factors is None or terms is None:
         return None
     written = terms if not problem.workload.is_weighted else product_terms(problem.workload.matrix, sizes)
     if written is None or len(written) != len(terms):  # weights that cut across the products
         return None
-    return ProductProblem(problem, sizes, tuple(f.edges for f in factors), terms)
+    return ProductProblem(problem, sizes, tuple(f.edges for f in factors), terms, limit)
 
 
 def _policy_factors(policy: Policy) -> tuple[Policy, ...] | None:

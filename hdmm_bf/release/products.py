@@ -64,7 +64,7 @@ class ProductRecovery(Recovery):
     @property
     def product(self) -> ProductProblem:
         """The problem by its factors."""
-        return product_view(self.problem)
+        return product_view(self.problem, balls=True)
 
     def read(self, counts: object) -> Tables:
         """Accept a histogram, or records for domains too large for one."""

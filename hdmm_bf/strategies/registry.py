@@ -69,6 +69,7 @@ class Family:
         possible: whether a problem can be searched in it at all when it is asked for by name (dense families).
         alone: whether no other family is worth its time for a problem.
         needs: the words of the refusal where it is not possible, such as "needs one product of queries".
+        balls: structured: whether it is for distance thresholds above 1 over several attributes.
         spreads: whether the search can be spread over devices.
         turns: its turns in the portfolio.
         tensors: tensors over all cells that the search holds at once, fitted to measured peaks.
@@ -82,6 +83,7 @@ class Family:
     possible: Callable[[Any], bool] = _always
     alone: Callable[[Any], bool] = _never
     needs: str = ""
+    balls: bool = False
     spreads: bool = False
     turns: Turns = Turns(look=2, stale=20)
     tensors: int = 0

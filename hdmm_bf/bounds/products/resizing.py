@@ -6,7 +6,7 @@ import numpy as np
 
 from hdmm_bf._types import EdgeArray
 from hdmm_bf.matrix import Identity, Matrix, Ones
-from hdmm_bf.policy import BOTTOM, bounded, empty, line
+from hdmm_bf.policy import BOTTOM, bounded, empty, line, threshold
 from hdmm_bf.problem.product import ProductProblem, Term
 from hdmm_bf.workload.boxes import AllRange, Prefix
 
@@ -35,7 +35,7 @@ def resized_product(product: ProductProblem, sizes: tuple[int, ...]) -> ProductP
     Only sizes, edges and terms of the result have a meaning; its `problem` is the one that was given.
     """
     edges = [
-        own if old == new else resized_edges(own, old, new)
+        own if old == new else _resized_edges(product, own, old, new)
         for own, old, new in zip(product.edges, product.sizes, sizes, strict=True)
     ]
     terms = []
@@ -46,4 +46,10 @@ def resized_product(product: ProductProblem, sizes: tuple[int, ...]) -> ProductP
             return None
         terms.append(Term(term.weight, tuple(known)))
     kept = [own for own in edges if own is not None]
-    return ProductProblem(product.problem, sizes, tuple(kept), tuple(terms)) if len(kept) == len(edges) else None
+    if len(kept) < len(edges):
+        return None
+    return ProductProblem(product.problem, sizes, tuple(kept), tuple(terms), product.threshold)
+
+
+def _resized_edges(product: ProductProblem, own: EdgeArray, old: int, new: int) -> EdgeArray | None:
+    return resized_edges(own, old, new) if product.threshold is None else threshold(new, product.threshold).edges

@@ -84,7 +84,9 @@ def _(strategy: ProductStrategy | NoiseSum, made: Fit, *, kind: str, what: What,
         if isinstance(strategy, NoiseSum):
             record[f"block{b}_hides"] = np.array(strategy.hides[b])
             record[f"block{b}_over_edges"] = -1 if block.edges is None else block.edges
-    record |= {f"edges{i}": edges for i, edges in enumerate(product_view(made.problem).edges)}
+    product = product_view(made.problem, balls=True)
+    record |= {f"edges{i}": edges for i, edges in enumerate(product.edges)}
+    record |= {} if product.threshold is None else {"threshold": product.threshold}
     return np.empty((0, 0)), record
 
 

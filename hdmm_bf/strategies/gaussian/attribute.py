@@ -82,16 +82,11 @@ class Attribute:
         self.E = self.moves.T @ self.S
         self.A = self.E**2
 
-    def gradient(self, dA: RealMatrix | None, dC: RealMatrix | None, dg: RealMatrix) -> RealVector:
-        """Return the gradient for the free columns from those for A, C and g."""
-        G = np.zeros_like(self.S)
-        if dC is not None:
-            G[self.cells] = 2 * self.S[self.cells] * dC
-        if dA is not None:
-            G += self.moves @ (2 * self.E * dA)
+    def gradient(self, dS: RealMatrix, dg: RealMatrix) -> RealVector:
+        """Return the gradient for the free columns from those for S and g."""
         found, at = [], 0
         for U, T, roots, halves, s in zip(self.folds, self.T, self.roots, self.RT, self.sizes, strict=True):
-            own = G[:, at : at + s]
+            own = dS[:, at : at + s]
             dT = sum(2 * R.T @ (half * row[at : at + s]) for R, half, row in zip(roots, halves, dg, strict=True))
             found.append((U.T @ own if len(self.folds) > 1 else own) - T @ (dT.T @ T))
             at += s

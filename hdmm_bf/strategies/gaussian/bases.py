@@ -17,16 +17,18 @@ from jaxtyping import Bool
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._checks import fits
-from hdmm_bf._types import IndexArray, Proof, RealMatrix
+from hdmm_bf._types import EdgeArray, IndexArray, Proof, RealMatrix
 from hdmm_bf.bounds.products import product_svd_bound
 from hdmm_bf.bounds.products.invariant import gram_eigenvalues, unique_factors
 from hdmm_bf.bounds.products.resizing import resized_product
 from hdmm_bf.objectives import limits
 from hdmm_bf.objectives.descent import descend
+from hdmm_bf.policy import line
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.problem.public_totals import has_public_totals, indicators
 from hdmm_bf.strategies.gaussian.attribute import Attribute, Blocks
 from hdmm_bf.strategies.gaussian.family import Bases, Member
+from hdmm_bf.strategies.gaussian.moves import AlongOne, InBalls
 from hdmm_bf.strategies.gaussian.proofs import best_proof, special
 from hdmm_bf.strategies.gaussian.sketch import Found, Sketch
 from hdmm_bf.strategies.registry import Family
@@ -72,7 +74,7 @@ def fit(
     started = limits.now()
     svd = product_svd_bound(product)
     family = build(product)
-    if not family.types or not np.any(_seen(family, product)):
+    if not family.moves.shapes or not np.any(_seen(family, product)):
         return Found(_totals(product), 0.0, 0.0, svd, FAMILY.name, None, WHY, "exact")
     bound, proof, again = _proved(product)
     left = _search_seconds(max_seconds - (limits.now() - started), again)
@@ -174,7 +176,7 @@ def _improve(family: Bases, flat: np.ndarray, schedule: Schedule, until: float) 
 def _as_found(family: Bases, both: np.ndarray, mu: np.ndarray) -> Member:
     """The member that descent itself ended at: at high powers it can beat the solved precisions."""
     M, W = family.precisions(both)
-    largest = max(float(d.max()) for d in family.distances(M))
+    largest = max(float(d.max()) for d in family.moves.distances(M))
     return Member(float((family.v * W).sum()) * largest, both[: family.num_free].copy(), M / largest, mu)
 
 
@@ -190,12 +192,18 @@ def build(product: ProductProblem) -> Bases:
         grams = [f.gram() for f in factors]
         size = max(len(product.edges[i]), 1) * product.sizes[i] * 8
         fits("fit", f"attribute {i} with {len(product.edges[i])} edges", size, advice="Use a sparser policy.")
-        attributes.append(Attribute(grams, product.edges[i], pinned(product, i)))
+        attributes.append(Attribute(grams, _steps_of(product, i), pinned(product, i)))
         numbers.append(np.array(which))
     if _are_equal(product, numbers):
         attributes[1] = attributes[0]
     squares = np.array([term.weight**2 for term in product.terms])
-    return Bases(attributes, numbers, squares, _public(product))
+    moves = AlongOne(attributes) if product.threshold is None else InBalls(attributes, product.threshold)
+    return Bases(moves, numbers, squares, _public(product))
+
+
+def _steps_of(product: ProductProblem, attribute: int) -> EdgeArray:
+    """The edges that a start basis goes by: in balls the shortest, whose basis is the better start."""
+    return product.edges[attribute] if product.threshold is None else line(product.sizes[attribute]).edges
 
 
 def _are_equal(product: ProductProblem, numbers: list[IndexArray]) -> bool:
@@ -296,4 +304,4 @@ def to_sketch(family: Bases, member: Member) -> Sketch:
     return Sketch(tuple(factors), np.ascontiguousarray(M))
 
 
-FAMILY = Family(name="bases", noise="gaussian", structured=True, search=fit, tensors=_TENSORS)
+FAMILY = Family(name="bases", noise="gaussian", structured=True, search=fit, balls=True, tensors=_TENSORS)

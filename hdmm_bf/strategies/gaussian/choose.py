@@ -8,7 +8,7 @@ from hdmm_bf._checks import fail, nearest
 from hdmm_bf.parallel.devices import Mesh
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies.gaussian.sketch import Found
-from hdmm_bf.strategies.registry import families, names
+from hdmm_bf.strategies.registry import Family, families, names
 from hdmm_bf.strategies.registry import family as find
 from hdmm_bf.strategies.search import Callback
 
@@ -18,7 +18,11 @@ FAMILIES = names("gaussian", structured=True)
 
 def choose(product: ProductProblem) -> str:
     """Return the first family that fits."""
-    return next(family.name for family in families("gaussian", structured=True) if family.applies(product))
+    return next(family.name for family in families("gaussian", structured=True) if _fits(family, product))
+
+
+def _fits(family: Family, product: ProductProblem) -> bool:
+    return (family.balls or product.threshold is None) and family.applies(product)
 
 
 def fit_product(
@@ -49,7 +53,7 @@ def fit_product(
     if name not in FAMILIES:
         raise fail("fit", f"family={name!r}", "is not a family for product domains", nearest(name, FAMILIES))
     chosen = find("gaussian", name)
-    if not chosen.applies(product):
+    if not _fits(chosen, product):
         problem, advice = "does not fit this workload and policy", f"Use family={choose(product)!r}."
         raise fail("fit", f"family={name!r}", problem, advice)
     spread = {"mesh": mesh} if chosen.spreads else {}

@@ -1,12 +1,12 @@
 """The strategies X = S diag(M) S^T, S = S_1 (x) ... (x) S_d, with one precision M_J for every product of columns.
 
     error   sum_J v_J / M_J,    v_J = sum_t w_t^2 prod_i g_{i t j_i}
-    d of an edge e of attribute i at the cells c of the others:    sum_J M_J A_{i e j_i} prod_{k != i} C_{k c_k j_k}
+    d of an edge e:    p_e^T X p_e
 
-(A, C, g: see `attribute`). Products of pinned columns on all attributes are public totals: no error, no sensitivity.
-For given bases the best precisions are a convex problem with a dual: M_J = sqrt(v_J / q_J), q_J = sum_e mu_e dd_e /
-dM_J. The bases are found by descent on log error + log ||d||_p over bases and log precisions together: alternating
-between them diverges. Contractions run axis by axis, so that nothing is larger than the domain.
+(g: see `attribute`; d: see `moves`). Products of pinned columns on all attributes are public totals: no error, no
+sensitivity. For given bases the best precisions are a convex problem with a dual: M_J = sqrt(v_J / q_J), q_J = sum_e
+mu_e dd_e / dM_J. The bases are found by descent on log error + log ||d||_p over bases and log precisions together:
+alternating between them diverges. Contractions run axis by axis, so that nothing is larger than the domain.
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ from collections.abc import Sequence
 from typing import NamedTuple, final
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool
 
 from hdmm_bf._types import IndexArray, RealMatrix, RealVector
-from hdmm_bf.matrix import apply_factors
 from hdmm_bf.objectives.descent import HOPELESS
 from hdmm_bf.strategies.gaussian.ascent import Point, ascent
-from hdmm_bf.strategies.gaussian.attribute import Attribute, Blocks
+from hdmm_bf.strategies.gaussian.attribute import Blocks
+from hdmm_bf.strategies.gaussian.moves import Moves, Tensor, unfold
 from hdmm_bf.strategies.search import search
-
-Tensor = Float64[np.ndarray, "..."]
 
 
 class Member(NamedTuple):
@@ -42,7 +40,7 @@ class Bases:
     """All members for one problem.
 
     Args:
-        attributes: one an attribute; the same object twice where two attributes are equal.
+        moves: the edges, with one basis an attribute; the same object twice where two attributes are equal.
         numbers: for every attribute and term, which of the attribute's Gram matrices the term has.
         squares: w_t^2.
         public: which products are public.
@@ -50,15 +48,15 @@ class Bases:
 
     def __init__(
         self,
-        attributes: Sequence[Attribute],
+        moves: Moves,
         numbers: Sequence[IndexArray],
         squares: RealVector,
         public: Bool[np.ndarray, ...],
     ) -> None:
-        self.attributes, self.numbers, self.squares, self.public = tuple(attributes), numbers, squares, public
+        self.moves, self.numbers, self.squares, self.public = moves, numbers, squares, public
+        self.attributes = moves.attributes
         self.same = len(self.attributes) == 2 and self.attributes[0] is self.attributes[1]
         self.own = self.attributes[:1] if self.same else self.attributes
-        self.types = [i for i, a in enumerate(self.own) if a.has_edges]
         self.shape = tuple(a.n for a in self.attributes)
         self.num_free = sum(a.num_free for a in self.own)
 
@@ -89,33 +87,22 @@ class Bases:
                 found = np.multiply.outer(found, a.g[which[t]])
         return found
 
-    def _matrices(self, kind: int) -> list[RealMatrix]:
-        return [a.A if i == kind else a.C for i, a in enumerate(self.attributes)]
-
-    def distances(self, M: Tensor) -> list[Tensor]:
-        """Return d for every type of edge."""
-        return [apply_factors(self._matrices(kind), M) for kind in self.types]
-
     def pull(self, weights: Sequence[Tensor]) -> Tensor:
         """Return q = sum_e weight_e dd_e / dM."""
-        q: Tensor = np.zeros(self.shape)
-        for kind, w in zip(self.types, weights, strict=True):
-            q = q + apply_factors([m.T for m in self._matrices(kind)], w)
-        return self._symmetric(q)
+        return self._symmetric(self.moves.pull(weights))
 
     def _symmetric(self, tensor: Tensor) -> Tensor:
         return (tensor + tensor.T) / 2 if self.same else tensor
 
     def split(self, mu: RealVector) -> list[Tensor]:
-        """Cut a vector of edge weights into one tensor a type."""
-        shapes = [tuple(len(m) for m in self._matrices(kind)) for kind in self.types]
-        cuts = np.cumsum([math.prod(s) for s in shapes])[:-1]
-        return [part.reshape(s) for part, s in zip(np.split(mu, cuts), shapes, strict=True)]
+        """Cut a vector of edge weights into one tensor a group of edges."""
+        cuts = np.cumsum([math.prod(s) for s in self.moves.shapes])[:-1]
+        return [part.reshape(s) for part, s in zip(np.split(mu, cuts), self.moves.shapes, strict=True)]
 
     @property
     def uniform(self) -> RealVector:
         """Equal weights on all kept edges."""
-        size = sum(math.prod(len(m) for m in self._matrices(kind)) for kind in self.types)
+        size = sum(math.prod(s) for s in self.moves.shapes)
         return np.full(size, 1.0 / size)
 
     def evaluate(self, mu: RealVector) -> Point[Tensor]:
@@ -123,13 +110,13 @@ class Bases:
         root = np.sqrt(self.v * self.pull(self.split(mu)))
         M = np.divide(self.v, root, out=np.zeros_like(root), where=root > 0)
         f = float(root.sum())
-        return Point(f, f, joined(self.distances(M)), M)
+        return Point(f, f, joined(self.moves.distances(M)), M)
 
     def best_precisions(self, flat: RealVector, mu: RealVector, *, gap: float, steps: int) -> Member:
         """Return the best member with given bases, to a gap inside the family."""
         self.set(flat)
         found = search(ascent(self.evaluate, mu / mu.max()), gap=gap, max_iterations=steps)
-        largest = max(d.max() for d in self.distances(found.best))
+        largest = max(d.max() for d in self.moves.distances(found.best))
         return Member(found.error, flat.copy(), found.best / largest, found.proof)
 
     def loss(self, both: RealVector, power: float) -> tuple[float, RealVector]:
@@ -141,7 +128,7 @@ class Bases:
             return HOPELESS, np.zeros_like(both)
         M, W = self.precisions(both)
         error = float((self.v * W).sum())
-        d = self.distances(M)
+        d = self.moves.distances(M)
         top = max(float(part.max()) for part in d)
         if not (math.isfinite(error) and math.isfinite(top)):
             return HOPELESS, np.zeros_like(both)
@@ -161,26 +148,12 @@ class Bases:
 
     def _basis_gradient(self, weights: Sequence[Tensor], M: Tensor, dv: Tensor) -> tuple[RealVector, Tensor]:
         """Gradient for the bases, and q, from dloss/dd (the weights) and dloss/dv."""
-        d = len(self.attributes)
-        dA: list[RealMatrix | None] = [None] * d
-        dC: list[RealMatrix | None] = [None] * d
-        q: Tensor = np.zeros(self.shape)
-        for kind, w in zip(self.types, weights, strict=True):
-            transposed = [m.T for m in self._matrices(kind)]
-            for axis in range(d):
-                left = apply_factors([None if i == axis else m for i, m in enumerate(transposed)], w)
-                slope = unfold(left, axis) @ unfold(M, axis).T
-                if axis == kind:
-                    dA[axis] = slope
-                    q = q + apply_factors([m if i == axis else None for i, m in enumerate(transposed)], left)
-                else:
-                    before = dC[axis]
-                    dC[axis] = slope if before is None else before + slope
-        slopes = [self._gram_gradient(axis, dv) for axis in range(d)]
+        slopes, q = self.moves.slopes(weights, M)
+        grams = [self._gram_gradient(axis, dv) for axis in range(len(self.attributes))]
         if self.same:
             (a,) = self.own
-            return a.gradient(dA[0], dC[1], slopes[0] + slopes[1]), self._symmetric(q)
-        found = [a.gradient(dA[i], dC[i], slopes[i]) for i, a in enumerate(self.own)]
+            return a.gradient(slopes[0] + slopes[1], grams[0] + grams[1]), self._symmetric(q)
+        found = [a.gradient(dS, dg) for a, dS, dg in zip(self.own, slopes, grams, strict=True)]
         return np.concatenate(found), q
 
     def _gram_gradient(self, axis: int, dv: Tensor) -> RealMatrix:
@@ -190,11 +163,6 @@ class Bases:
         for t in range(self.squares.size):
             found[self.numbers[axis][t]] += rows @ self._outer(t, leave_out=axis).ravel()
         return found
-
-
-def unfold(tensor: Tensor, axis: int) -> RealMatrix:
-    """Return a tensor as a matrix with one row an index of the axis."""
-    return np.moveaxis(tensor, axis, 0).reshape(tensor.shape[axis], -1)
 
 
 def joined(parts: Sequence[Tensor]) -> RealVector:

@@ -37,7 +37,7 @@ def special(product: ProductProblem) -> Proof | None:
     types = typed(product)
     if types is not None:
         return {"kind": "types", "weights": best_weights(types)}
-    if as_grid(product) is not None:
+    if product.threshold is None and as_grid(product) is not None:  # longer edges than a line's have no core
         cells, ratio = grid_weights(product)
         return {"kind": "grid", "cells": list(cells), "types": list(ratio)}
     return None

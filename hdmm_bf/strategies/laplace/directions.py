@@ -38,6 +38,8 @@ from hdmm_bf.strategies.registry import Family
 from hdmm_bf.strategies.search import Callback, Status, best_draft
 
 NAME = "directions"
+STEPS = ", step by step"
+"""Under distance thresholds above 1: noise that hides single steps, and so, with more of it, several."""
 GRID, EACH = "rows and columns of wavelets", "identity on cells, each attribute"
 
 MOST_CELLS = 2**22
@@ -138,7 +140,7 @@ class Candidates:
         ]
         if not all(wanted):
             return None
-        chosen = [self._least(k, those) for k, those in enumerate(wanted)]
+        chosen = [self.least(k, those) for k, those in enumerate(wanted)]
         least = math.inf
         while (error := self._error(chosen)) < least * (1 - 1e-12):
             least = error
@@ -147,7 +149,8 @@ class Candidates:
                 chosen = min(options, key=self._error)
         return _sketch(chosen, i, alone=len(self.moved) == 1), least
 
-    def _least(self, attribute: int, those: Sequence[Factor]) -> Factor:
+    def least(self, attribute: int, those: Sequence[Factor]) -> Factor:
+        """Return the factor of least error over all terms."""
         return min(those, key=lambda factor: float(self.errors(attribute, factor).sum()))
 
     def _error(self, chosen: Sequence[Factor]) -> float:
@@ -173,6 +176,11 @@ def _sketch(chosen: Sequence[Factor], i: int, *, alone: bool) -> Sketch:
 def floors(product: ProductProblem, candidates: Candidates) -> Iterator[SumDraft]:
     """Yield the paper's and the classical mechanisms in closed form, by their factors; identity on the cells first."""
     yield from joint_floors(product)
+    yield from sums(candidates)
+
+
+def sums(candidates: Candidates) -> Iterator[SumDraft]:
+    """Yield the paper's mechanisms that add up noise for every attribute, and identity on the cells of each."""
     named = [(EDGES, IDENTITY, EDGES), (EDGES, WAVELET, GRID), (IDENTITY, IDENTITY, EACH)]
     for own, star, name in named:
         found = candidates.best(own, star, name)
@@ -182,7 +190,7 @@ def floors(product: ProductProblem, candidates: Candidates) -> Iterator[SumDraft
 
 def floor_kind(name: str) -> str:
     """Say whose a mechanism is: the paper's, classical, or ours."""
-    if name in (EDGES, GRID):
+    if name.removesuffix(STEPS) in (EDGES, GRID):
         return "paper"
     return "classical" if name in (IDENTITY, WAVELET) or name.startswith(("hierarchy", "HB")) else "ours"
 
@@ -294,5 +302,6 @@ FAMILY = Family(
     structured=True,
     search=fit_directions,
     applies=applies,
+    balls=True,
     needs=f"needs an attribute with edges and at most {MOST_CELLS} cells",
 )

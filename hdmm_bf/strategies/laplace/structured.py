@@ -16,7 +16,7 @@ from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies.gaussian import Found, Sketch, bases, fit_product
 from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.gaussian.proofs import best_proof
-from hdmm_bf.strategies.laplace import directions, kronecker, unions
+from hdmm_bf.strategies.laplace import balls, directions, kronecker, unions
 from hdmm_bf.strategies.laplace.directions import Candidates, SumDraft
 from hdmm_bf.strategies.laplace.kronecker import Attributes, KroneckerDraft, in_turn
 from hdmm_bf.strategies.laplace.unions import UnionDraft
@@ -31,6 +31,7 @@ _WHY = {
     "the budget",
     directions.NAME: "noise for the moves along every attribute by itself, added up: none pays for the others, and "
     "each knows the totals that its moves leave alone",
+    balls.ORDINARY: "rows of ordinary privacy: an edge takes one record away and adds another, however far apart",
 }
 _FLOOR = "a known mechanism, kept by its factors: nothing that was searched is better"
 _TIE = 1e-9
@@ -42,7 +43,8 @@ _BOUND_SHARE = 0.25
 
 def choose_laplace(product: ProductProblem) -> str:
     """Return the first family that fits."""
-    return next(known.name for known in _FAMILIES[:2] if known.applies(product))
+    order = (kronecker.FAMILY, unions.FAMILY) if product.threshold is None else (directions.FAMILY,)
+    return next(known.name for known in order if known.applies(product))
 
 
 def fit_laplace(
@@ -69,7 +71,7 @@ def fit_laplace(
     Guarantees:
         Never worse than any of the paper's and the classical mechanisms in `reached`, whatever the family.
     """
-    chosen = [_asked(product, family)] if family is not None else [f for f in _FAMILIES if f.applies(product)]
+    chosen = [_asked(product, family)] if family is not None else [f for f in _FAMILIES if _fits(f, product)]
     with limits.limited(limits.now() + _BOUND_SHARE * limits.time_left()):
         proof = _proof(product)
     bounds = product_bound(product, proof)
@@ -88,8 +90,16 @@ def fit_laplace(
     return Found(best.sketches, best.error, bounds.lower, bounds.svd, best.name, proof, why, found.status, reached)
 
 
+def _fits(family: Family, product: ProductProblem) -> bool:
+    return (family.balls or product.threshold is None) and family.applies(product)
+
+
 def _asked(product: ProductProblem, name: str) -> Family:
     known = next(family for family in _FAMILIES if family.name == name)
+    if product.threshold is not None and not known.balls:
+        shown = f"family={name!r} for {product.problem.policy.spec}"
+        advice = f"Use family={directions.NAME!r}, or leave the family out."
+        raise fail("fit", shown, "has no strategies for edges that change several attributes at once", advice)
     if not known.applies(product):
         shown = f"family={name!r} for {len(product.terms)} products of queries"
         advice = f"Use family={unions.NAME!r}, or leave the family out."
@@ -101,7 +111,7 @@ def _steps(
     product: ProductProblem, names: list[str], seed: int, bound: float, reached: dict[str, float]
 ) -> Iterator[Progress[SumDraft, None]]:
     """Yield the best floor, then what the families find; `reached` gets the least error of every name."""
-    for group in _drafts(product, names, seed):
+    for group in _drafts(product, names, seed) if product.threshold is None else balls.drafts(product, seed):
         for draft in group:
             reached[draft.name] = min(draft.error, reached.get(draft.name, math.inf))
         best = min(group, key=lambda draft: draft.error)
