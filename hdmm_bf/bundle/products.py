@@ -224,7 +224,7 @@ def _stored_policy(record: JsonObject, domain: Domain, edges: tuple[EdgeArray, .
     if record["meaning"] != made.meaning:
         problem = f"says that it hides {record['meaning']!r}, and hides {made.meaning!r}"
         raise fail("policy", record["spec"], problem, WRITE_AGAIN)
-    return made if named else Policy(domain, record["spec"], made.meaning, factors=made.factors)
+    return made if named else Policy(domain, record["spec"], made.meaning, made.stored, made.factors)
 
 
 def _written_terms(product: ProductProblem) -> tuple[Term, ...]:
