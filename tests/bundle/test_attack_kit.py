@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import hdmm_bf as bf
-from tests.support.attack_kit import forge, known, oracle
+from hdmm_bf.release import noise_sums, whole_numbers
+from tests.support.attack_kit import forge, known, noise_oracle, oracle
 from tests.support.attack_kit.judge import HoleError, judge
 from tests.support.attack_kit.marked import marked
 from tests.support.mistakes import _as_users_run_it  # noqa: F401
@@ -92,6 +93,13 @@ def test_a_release_that_shows_a_record_beside_the_noise_is_caught(pool, tmp_path
         judge(forge.write(forge.opened(pool[kind]), tmp_path / "honest.bf"))
 
 
+def test_a_release_that_refuses_all_noise_but_zero_is_caught(pool, tmp_path, monkeypatch):
+    monkeypatch.setattr(whole_numbers, "every_step_helps", lambda *_: True)
+    monkeypatch.setattr(noise_sums, "MOST_BITS", 200)
+    with pytest.raises(HoleError, match="other noise is refused"):
+        judge(forged(known.unrefined_sum(pool), tmp_path))
+
+
 class Leaking:
     """A release whose first answer is off by a billionth of the first count."""
 
@@ -108,6 +116,22 @@ def test_the_oracle_agrees_with_losses_derived_by_hand():
     assert oracle.loss(bundle, [4.0, oracle.EXACT])[0] == float("inf")
     grid = oracle.product_edges([[(0, 1)], [(0, -1)]], [2, 3])
     assert sorted(grid) == [(0, -1), (0, 3), (1, 4), (2, 5), (3, -1)]
+
+
+def test_the_oracle_agrees_with_losses_of_sums_derived_by_hand():
+    rows, cells = [np.array(m, dtype=object) for m in ([[1, 1], [3, -2]], [[1, 0], [0, 1]])]
+    lists = [[(0, 1)], [(0, -1)]]
+    half = Fraction(1, 2)
+    held = oracle.product_edges(lists, [2, 2]), np.empty(0), [None, None, half, half, *[half] * 4], [4, 4], None
+    bundle = noise_oracle.Sum([2, 2], "laplace", "noise", *held, [[rows, cells], [cells, cells]], [-1, -1], lists)
+    first = [None, None, 4.0, 8.0]  # the sum over the first attribute has no noise, and its moves do not see it
+    found = {edge: lost for edge, lost, _ in noise_oracle.shifts(bundle, [*first, *[16.0] * 4])}
+    assert found[0, 2] == found[1, 3] == Fraction(2, 16), "cell by cell: less than 5 / 4 or 5 / 8"
+    assert found[0, -1] == found[2, -1] == Fraction(1, 16), "by the other block alone: rows without noise see it"
+    found = {edge: lost for edge, lost, _ in noise_oracle.shifts(bundle, [*first, *[1.0] * 4])}
+    assert (found[0, 2], found[1, 3]) == (Fraction(5, 4), Fraction(5, 8))
+    bundle.factors[1][0] = np.array([[1, 1], [2, 2]], dtype=object)
+    assert noise_oracle.loss(bundle, [*first, *[1.0] * 4])[0] == float("inf"), "dependent columns take nothing up"
 
 
 def test_the_oracle_agrees_with_losses_of_trees_derived_by_hand():
@@ -162,7 +186,7 @@ def measured_with_marks(fit, draft, count):
         return None
 
 
-@pytest.mark.parametrize("attack", [known.huge_constant, known.tiny_edge_strategy])
+@pytest.mark.parametrize("attack", [known.huge_constant, known.tiny_edge_strategy, known.unrefined_sum])
 def test_numbers_beyond_the_range_of_the_machine_are_refused_in_words(pool, tmp_path, attack):
     judge(forged(attack(pool), tmp_path))
 

@@ -77,6 +77,7 @@ def _judge(folder, honesty):
         out = allowed(lambda: bf.release(fit, np.array(x), **asked), "release")
         shown = None if out is None else published(out)
     if out is None:
+        check_refusal(fit, x, asked)
         return Verdict("refused")
     places = layout(bundle, tape.draws)
     lost, edge = loss_of(bundle, tape, places)
@@ -85,6 +86,14 @@ def _judge(folder, honesty):
         raise HoleError(f"edge {edge} loses {float(lost):.6g}, asked for {float(budget):.6g}")
     check_neighbours(fit, bundle, x, shown, places, asked)
     return Verdict("released", float(lost / budget))
+
+
+def check_refusal(fit, x, asked):
+    """A release that is refused must be refused whatever the noise: else what is published shows more than its sum."""
+    with marked(still=True):
+        out = allowed(lambda: bf.release(fit, np.array(x), **asked), "release without noise")
+    if out is not None:
+        raise HoleError("noise zero is published, and other noise is refused")
 
 
 def loss_of(bundle, tape, places):

@@ -71,6 +71,15 @@ def tiny_edge_strategy(pool):
     return draft
 
 
+def unrefined_sum(pool):
+    """A sum of noise whose moves cost little and whose inverse cannot be refined: only noise zero could be added."""
+    draft = blank(pool, [2, 2], [line(2), []], "laplace")
+    factor = np.array([[2**27, 2**27 - 1], [-(2**27), -(2**27) - 1]])
+    tricks.add_block(draft, [factor, np.eye(2, dtype=np.int64)], 1.0, None)
+    draft.strategy.update(b0_hides=np.array([0]), b0_over=np.array(-1))
+    return draft
+
+
 def renamed_attribute(pool):
     """An attribute whose name says what the policy would hide."""
     draft = forge.opened(pool["kronecker"])

@@ -36,6 +36,8 @@ class Tape:
     shifts: dict = field(default_factory=dict)
     trees: list = field(default_factory=list)
     """The parents, ratios and fixed roots of tree norms that were drawn from."""
+    still: bool = False
+    """Whether all noise is zero."""
 
     def play(self, noise, scale, size):
         draw = Draw(noise, scale, size, self.turns[scale])
@@ -44,13 +46,14 @@ class Tape:
         marks = np.random.default_rng([size, draw.turn, int.from_bytes(str(scale).encode(), "big")]).integers(
             -9, 10, size
         )
+        marks = 0 * marks if self.still else marks
         return marks.astype(np.int64) + np.asarray(self.shifts.get((scale, draw.turn), 0), dtype=np.int64)
 
 
 @contextmanager
-def marked(*, shifts=None, honesty=1.0):
-    """Replace all noise; `shifts` are added to chosen draws, `honesty` below 1 draws too little."""
-    tape = Tape(shifts=shifts or {})
+def marked(*, shifts=None, honesty=1.0, still=False):
+    """Replace all noise, by zeros if `still`; `shifts` are added to draws, `honesty` below 1 draws too little."""
+    tape = Tape(shifts=shifts or {}, still=still)
 
     def draw(self, size, *, callback=None):
         return tape.play(self.noise, self.scale * honesty, size)

@@ -123,7 +123,7 @@ def add_block(draft, factors, precision, terms):
     for i, factor in enumerate(factors):
         draft.strategy[f"b{b}_f{i}"] = factor
     if draft.has_sum:
-        draft.strategy |= {f"b{b}_hides": np.array([len(factors) - 1]), f"b{b}_over": np.array(-1)}
+        draft.strategy.update({f"b{b}_hides": np.array([len(factors) - 1]), f"b{b}_over": np.array(-1)})
 
 
 def inert_block(draft, rng, others):
@@ -198,7 +198,7 @@ def square_edge_strategy(draft, rng, others):
     held = rng.integers(-3, 4, size=(e + int(rng.integers(2)), e)) * (1 << int(rng.integers(0, 44)))
     if rng.random() < 0.5:
         held[:, -1] = held[:, 0] + (rng.random() < 0.5)
-    draft.strategy |= {"integers": held, "kind": np.array("edge")}
+    draft.strategy.update(integers=held, kind=np.array("edge"))
 
 
 # What goes with other blocks

@@ -64,7 +64,8 @@ def repeated_block(draft, rng, others):
     for name in own_arrays(draft, b):
         draft.strategy[f"b{count}_{name}"] = draft.strategy[f"b{b}_{name}"].copy()
     draft.strategy["blocks"] = np.array(count + 1)
-    draft.strategy[f"b{count}_hides"] = np.array([attributes(draft) - 1])
+    public = [i for i in range(attributes(draft)) if not len(draft.policy[f"edges{i}"])]
+    draft.strategy[f"b{count}_hides"] = np.array([pick(rng, public or [0, 1])])
     if rng.random() < 0.5:
         draft.strategy[f"b{count}_precisions"][:] = pick(rng, [np.inf, 1e50, 1e-50])
 
@@ -190,6 +191,8 @@ def more_edges(draft, rng, others):
     new = pick(rng, every)
     draft.policy[f"edges{i}"] = np.concatenate([held.reshape(-1, 2), [new]]).astype(np.int64)
     custom_name(draft)
+    for name in [name for name in draft.strategy if name.startswith("proof_")]:
+        del draft.strategy[name]  # which has a weight for every edge
     for b in range(int(draft.strategy["blocks"])):
         if int(draft.strategy[f"b{b}_over"]) == i:
             edge_columns(draft, rng, b, i)
