@@ -1,7 +1,5 @@
 """Searches for distance thresholds over several attributes, against the dense optimum and the definitions."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -112,13 +110,13 @@ def test_identity_on_the_cells_has_the_error_of_the_dense_floor():
 
 def test_rows_with_many_different_entries_are_bounded_step_by_step():
     rng = np.random.default_rng(1)
-    factors = [rng.normal(size=(40, 7)), rng.normal(size=(40, 6))]
-    whole = np.kron(*factors).reshape(1600, 7, 6)
+    factors = [rng.normal(size=(200, 7)), rng.normal(size=(200, 6))]
+    whole = np.kron(*factors).reshape(40000, 7, 6)
     for offset in ((1, 2), (2, -1), (0, 3)):
         far = np.roll(whole, (-offset[0], -offset[1]), axis=(1, 2))
         rows, columns = slice(0, 7 - offset[0]), slice(max(0, -offset[1]), 6 - max(0, offset[1]))
         truth = float(np.abs(whole - far)[:, rows, columns].sum(axis=0).max())
-        assert truth <= balls._loss(factors, offset) * (1 + 1e-12) < math.inf
+        assert truth * (1 - 1e-12) <= balls._loss(factors, offset) < 2 * truth
 
 
 def test_families_for_one_attribute_at_a_time_are_refused():
