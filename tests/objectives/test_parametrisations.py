@@ -134,7 +134,7 @@ def test_the_hand_written_loss_of_bases_is_that_of_the_public_parts(W, G, power)
     family.set(both[: family.num_free])
     assert np.all((family.v > 0) | family.public), "precisions of what no query sees are left out by hand"
     value, slope = family.loss(both, power)
-    number = sum(part.size for part in family.distances(np.exp(logs)))
+    number = sum(part.size for part in family.moves.distances(np.exp(logs)))
     loss = total(problem, norm="L2", over="products", smoothing=(0.0, 2 * power), log=True).of(made)
     found, gradient = jax.value_and_grad(loss)(Bases(tuple(columns), logs))
     assert float(found) - np.log(number) / power == pytest.approx(value, rel=1e-10)
