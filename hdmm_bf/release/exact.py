@@ -27,7 +27,6 @@ from hdmm_bf._linalg import EPS
 from hdmm_bf._types import AnyArray, RealVector, SparseMatrix, SquareMatrix
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.noise import LARGEST
-from hdmm_bf.release.whole_numbers import every_step_helps
 from hdmm_bf.strategies.records import EdgeStrategy
 
 GRID_BITS = 20
@@ -36,6 +35,9 @@ GRID_BITS = 20
 SHIFT_BITS = 64
 FIRST_BITS, MORE_BITS, MOST_BITS = 96, 64, 2000
 """Binary places of the enclosure: at first, more when that leaves a doubt, and the end of patience."""
+
+_PATIENCE, _NEAR = 24, 2**48
+"""Steps that may bring a solution no nearer, as long as it is further off than that: see `_refined`."""
 
 _LIMB = 26
 _SPARSE = 0.1
@@ -88,15 +90,21 @@ class ExactSums:
 
         Steps z += (S^T S)^-1 S^T (target - S z) with the residual in whole numbers. The error of z is at most
         ||S^T (target - S z)|| / sigma_min(S)^2, whatever floating point did to z.
+
+        A step makes ||S (z - S^+ target)|| smaller by a factor of about n eps kappa, at most 1/4 (`_smallest_square`);
+        the bound may lag behind by a factor of kappa < 2^47, and so for 24 steps. Without patience it would hang on the
+        noise whether a sum can be enclosed, and what is published would show more than the sum: noise zero always can.
         """
         best: tuple[Whole, int] | None = None
+        idle = 0
         while True:
             residual = [t - p for t, p in zip(target, self._S.times(flow), strict=True)]
             gradient = self._S.transposed_times(residual)
             error = math.isqrt(sum(g * g for g in gradient)) // self._floor + 1
-            if best is not None and 2 * error > best[1]:
+            idle = idle + 1 if best is not None and 2 * error > best[1] else 0
+            if best is not None and idle and (best[1] <= _NEAR or idle > _PATIENCE):
                 return best
-            best = flow, error
+            best = (flow, error) if best is None or not idle else best
             flow = [z + step for z, step in zip(flow, self._normal_solve(gradient), strict=True)]
 
     def _normal_solve(self, gradient: Whole) -> Whole:
@@ -139,7 +147,7 @@ def _smallest_square(strategy: EdgeStrategy) -> int:
         values = svdvals(strategy.matrix(), check_finite=False)
         lowest = float(values[-1]) - 8 * EPS * max(S.shape) * float(values[0])
         floor = math.floor(math.ldexp(max(lowest, 0.0) ** 2 * (1 - 1e-9), 2 * strategy.bits))
-        floor = floor if every_step_helps(lowest, float(values[0]), S.shape[1]) else 0
+        floor = floor if 64 * EPS * S.shape[1] * float(values[0]) <= lowest else 0  # every step must help
     if floor < 1:
         raise fail("release", "strategy", "is too close to singular to be run exactly", "Fit the strategy again.")
     return floor
