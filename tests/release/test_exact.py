@@ -152,13 +152,7 @@ def ill_conditioned(rng, digits):
     return S
 
 
-@pytest.mark.parametrize("digits", [8, 11])
-def test_strategies_that_only_luck_would_solve_are_refused_before_noise_is_drawn(digits):
-    with pytest.raises(InputError, match="too close to singular"):
-        _ = recovery(POLICIES["cycle"], ill_conditioned(np.random.default_rng(digits), digits), 0).sums
-
-
-@pytest.mark.parametrize("digits", [2, 4, 5])
+@pytest.mark.parametrize("digits", [4, 8, 11])
 def test_ill_conditioned_strategies_are_solved_exactly(monkeypatch, digits):
     G, rng = POLICIES["cycle"], np.random.default_rng(digits)
     S = ill_conditioned(rng, digits)
