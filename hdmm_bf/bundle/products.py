@@ -22,6 +22,7 @@ from hdmm_bf.bundle.files import MANIFEST, load_npz, npz
 from hdmm_bf.domain import Domain
 from hdmm_bf.matrix import Dense, Identity, Kronecker, Matrix, Ones, Stack, Weighted
 from hdmm_bf.policy import Policy
+from hdmm_bf.policy.constructors import ball_threshold
 from hdmm_bf.problem.product import ProductProblem, Term, incidence, product_terms, product_view
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.blocks import from_integers, noise_from_integers
@@ -197,7 +198,7 @@ def _policy_record(policy: Policy, edges: tuple[EdgeArray, ...], threshold: int 
 
 def _is_same(policy: Policy, edges: tuple[EdgeArray, ...], threshold: int | None) -> bool:
     if threshold is not None:
-        return policies.ball_threshold(policy) == threshold
+        return ball_threshold(policy) == threshold
     factors = (policy,) if policy.domain.num_attributes == 1 else policy.factors
     return factors is not None and all(np.array_equal(f.edges, e) for f, e in zip(factors, edges, strict=True))
 

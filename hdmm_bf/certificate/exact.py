@@ -36,7 +36,8 @@ from hdmm_bf.certificate.digits import (
     multiplied,
     narrowed,
 )
-from hdmm_bf.policy import BOTTOM, offset_windows, offsets
+from hdmm_bf.policy import BOTTOM
+from hdmm_bf.policy.constructors import offset_windows, offsets
 from hdmm_bf.problem.product import ProductProblem, product_view
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import Block, CellStrategy, EdgeStrategy, MatrixStrategy, NoiseSum, ProductStrategy

@@ -6,14 +6,11 @@ words what they hide and disclose.
 
 from hdmm_bf.policy.attributes import Policies, per_attribute, policies
 from hdmm_bf.policy.constructors import (
-    ball_threshold,
     bounded,
     cycle,
     empty,
     from_edges,
     line,
-    offset_windows,
-    offsets,
     product,
     sensitive,
     star_tree,
@@ -34,7 +31,6 @@ __all__ = [
     "Example",
     "Policies",
     "Policy",
-    "ball_threshold",
     "bounded",
     "breadth_first",
     "cycle",
@@ -48,8 +44,6 @@ __all__ = [
     "h_theta",
     "hides",
     "line",
-    "offset_windows",
-    "offsets",
     "parse",
     "people",
     "per_attribute",

@@ -18,7 +18,8 @@ import numpy as np
 from hdmm_bf._checks import fail
 from hdmm_bf._types import EdgeArray, SquareMatrix
 from hdmm_bf.matrix import Identity, Incidence, Kronecker, Matrix, Ones, Stack, Weighted
-from hdmm_bf.policy import BOTTOM, Policy, ball_threshold, threshold
+from hdmm_bf.policy import BOTTOM, Policy, threshold
+from hdmm_bf.policy.constructors import ball_threshold
 from hdmm_bf.problem.transform import Problem
 
 

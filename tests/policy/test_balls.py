@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import hdmm_bf as bf
-from hdmm_bf.policy import ball_threshold, offset_windows, offsets
+from hdmm_bf.policy.constructors import ball_threshold, offset_windows, offsets
 from hdmm_bf.problem.product import as_product, product_view
 
 

@@ -21,7 +21,7 @@ from jaxtyping import Float64
 
 from hdmm_bf._types import RealMatrix
 from hdmm_bf.matrix import apply_factors
-from hdmm_bf.policy import offset_windows, offsets
+from hdmm_bf.policy.constructors import offset_windows, offsets
 from hdmm_bf.strategies.gaussian.attribute import Attribute
 
 Tensor = Float64[np.ndarray, "..."]

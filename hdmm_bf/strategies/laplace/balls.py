@@ -22,7 +22,8 @@ import numpy as np
 
 from hdmm_bf._types import EdgeArray, Number, RealMatrix
 from hdmm_bf.bounds.products.kronecker import moved_attributes
-from hdmm_bf.policy import line, offsets
+from hdmm_bf.policy import line
+from hdmm_bf.policy.constructors import offsets
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies.laplace import directions
 from hdmm_bf.strategies.laplace.directions import STEPS, Candidates, SumDraft
