@@ -37,6 +37,7 @@ def tiny(measure=None):
     return Experiment("tiny", "?", cells, ("value", "note"), measure or drawn)
 
 
+@pytest.mark.slow
 def test_one_figure_runs_from_end_to_end_and_says_that_its_data_are_made_up(tmp_path):
     told = CliRunner().invoke(cli.app, ["reproduce", "range_threshold", "--smoke", "--out", str(tmp_path), "--json"])
     assert told.exit_code == 0, told.output

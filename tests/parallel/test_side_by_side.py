@@ -77,9 +77,9 @@ def test_a_process_that_dies_is_told_and_does_not_stop_the_search(problem, floor
 @pytest.mark.parametrize("policy", ["threshold:12:3", "bounded:12"])
 def test_fits_with_workers_give_the_same_bits_twice(policy):
     """Quotes fit: the same inputs, seed and workers give the same strategy on the same machine, bit by bit."""
-    first, second = (bf.fit("all-range:12", policy, noise="laplace", max_steps=10, workers=2) for _ in range(2))
+    first, second = (bf.fit("all-range:12", policy, noise="laplace", max_steps=6, workers=2) for _ in range(2))
     np.testing.assert_array_equal(first.strategy.integers, second.strategy.integers)
-    assert first.options == {"max_steps": 10, "workers": 2}
+    assert first.options == {"max_steps": 6, "workers": 2}
     floors = [row for row in bf.compare("all-range:12", policy, noise="laplace", max_steps=1)[0] if row.kind != "ours"]
     assert all(first.unit_error <= row.unit_error * (1 + 1e-9) for row in floors)
 

@@ -61,7 +61,7 @@ def check_against_floors(seed, max_steps):
 
 
 def test_the_same_seed_and_steps_give_the_same_bits():
-    first, second = (bf.fit("all-range:12", "threshold:12:3", noise="laplace", max_steps=40, seed=3) for _ in range(2))
+    first, second = (bf.fit("all-range:12", "threshold:12:3", noise="laplace", max_steps=20, seed=3) for _ in range(2))
     assert np.array_equal(first.strategy.integers, second.strategy.integers)
     assert first.reached == second.reached
 

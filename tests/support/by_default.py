@@ -10,6 +10,9 @@ from collections import defaultdict
 import pytest
 
 CASES = {
+    "tests/bundle/test_attack_kit.py": {
+        "test_an_honest_bundle_uses_up_what_was_asked_for_and_no_more": 12,
+    },
     "tests/bundle/test_attack_nan.py": {
         "test_a_number_of_a_bundle_that_is_none_is_refused_or_changes_nothing": 12,
     },
@@ -26,14 +29,15 @@ CASES = {
     },
     "tests/certificate/test_blocks.py": {
         "test_answers_are_unbiased_and_the_unit_error_is_their_variance": 4,
-        "test_bundles_of_blocks_come_back_bit_by_bit": 4,
+        "test_bundles_of_blocks_come_back_bit_by_bit": 3,
         "test_releases_have_the_stated_error": 1,
         "test_the_bound_is_below_the_dense_tight_bound": 3,
         "test_the_sensitivity_is_the_largest_loss_over_all_edges": 3,
     },
     "tests/certificate/test_noise_sums.py": {
-        "test_a_strategy_that_leaves_moves_open_is_refused": 2,
-        "test_releases_have_the_stated_error_and_exact_public_totals": 3,
+        "test_a_strategy_that_leaves_moves_open_is_refused": 1,
+        "test_every_move_is_taken_up_by_the_noise_of_one_block_at_the_stated_loss": 6,
+        "test_releases_have_the_stated_error_and_exact_public_totals": 2,
     },
     "tests/data/test_histogram.py": {
         "test_any_records_are_counted_as_by_the_loop": 2,
@@ -41,11 +45,14 @@ CASES = {
     "tests/data/test_histogram_hostile.py": {
         "test_a_damaged_file_gives_counts_or_one_sentence": 1,
     },
+    "tests/fit/test_balls.py": {
+        "test_releases_have_the_error_that_was_predicted": 1,
+    },
     "tests/fit/test_fit.py": {
         "test_light_queries_beside_heavy_ones_are_answered_without_bias": 3,
     },
     "tests/fit/test_goals.py": {
-        "test_derivatives_that_jump_are_told_from_smooth_ones": 2,
+        "test_derivatives_that_jump_are_told_from_smooth_ones": 1,
         "test_the_epsilon_for_a_goal_is_the_smallest_that_meets_it": 5,
     },
     "tests/fit/test_interruptions.py": {
@@ -138,6 +145,9 @@ CASES = {
         "test_a_bundle_gives_the_same_page_whenever_it_is_loaded": 1,
         "test_every_kind_of_fit_has_every_section": 1,
     },
+    "tests/strategies/test_balls.py": {
+        "test_bases_come_within_three_percent_of_the_dense_optimum": 1,
+    },
     "tests/strategies/test_gaussian.py": {
         "test_random_policies_reach_the_optimum_of_the_semidefinite_programme": 7,
     },
@@ -164,6 +174,9 @@ CASES = {
     "tests/strategies/test_products.py": {
         "test_bases_come_close_to_the_optimum": 1,
         "test_bases_know_what_is_public_in_parts": 1,
+    },
+    "tests/strategies/test_products_battery.py": {
+        "test_random_products_are_no_worse_than_their_floors_and_bounded_from_below": 4,
     },
     "tests/strategies/test_products_laplace.py": {
         "test_a_grid_strategy_has_unit_columns_and_the_error_of_its_definition": 2,
