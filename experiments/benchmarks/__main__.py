@@ -41,7 +41,6 @@ NAMES = (
     "histogram",
     "records",
     "products",
-    "attributes",
     "memory",
     "scaling",
     "devices",
