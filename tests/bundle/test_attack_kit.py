@@ -191,6 +191,17 @@ def test_numbers_beyond_the_range_of_the_machine_are_refused_in_words(pool, tmp_
     judge(forged(attack(pool), tmp_path))
 
 
+@pytest.mark.parametrize("kind", ["kronecker", "marginals", "sectors", "bases", "union", "sum", "sum grid"])
+def test_a_proof_without_weights_is_refused_in_words_or_proves_nothing(pool, tmp_path, kind):
+    names = [
+        name for name, held in forge.opened(pool[kind]).strategy.items() if name.startswith("proof_") and held.ndim
+    ]
+    for name in names:
+        draft = forge.opened(pool[kind])
+        draft.strategy[name] = 0 * draft.strategy[name]
+        judge(forged(draft, tmp_path / name))
+
+
 def test_an_attribute_cannot_say_what_the_policy_hides(pool, tmp_path):
     try:
         fit = bf.load(forged(known.renamed_attribute(pool), tmp_path))

@@ -97,6 +97,8 @@ def _of_kronecker(product: ProductProblem, proof: Proof) -> float | None:
     attribute = int(proof["attribute"])
     sizes = [mu.size for mu in kronecker.uniform_weights(product, attribute)]
     weights = [_vector(mu, size) for mu, size in zip(proof["weights"], sizes, strict=True)]
+    if not all(mu.any() for mu in weights):  # which are scaled to sum 1
+        raise fail("bounds.proof", "weights of zero", "prove nothing", "Use the weights of the proof.")
     return kronecker.kronecker_bound(product, attribute, weights)
 
 
