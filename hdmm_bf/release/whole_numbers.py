@@ -7,7 +7,7 @@ are exact in float64, so that matrices are multiplied as fast as floating point 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -116,7 +116,7 @@ def enclosed_inverse(R: Int64[np.ndarray, "r c"], bits: int) -> Enclosed:
         G = G + _step(factor, left)
 
 
-def _step(factor: tuple[AnyArray, bool], left: AnyArray) -> AnyArray:
+def _step(factor: tuple[AnyArray, Any], left: AnyArray) -> AnyArray:
     """(R^T R)^-1 left to about the precision of floating point, for numbers far beyond its range."""
     shrink = max(0, int(np.abs(left).max()).bit_length() - _FLOAT_BITS)
     found = cho_solve(factor, (left >> shrink).astype(np.float64), check_finite=False)
