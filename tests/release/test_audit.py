@@ -210,7 +210,8 @@ def test_a_hundred_thousand_draws_of_normal_noise_lose_what_was_claimed():
             bounded_below(drawn.draw(count), shift + drawn.draw(count), concentrated)
             for drawn, count in ((sampler, 100_000), (weak, 100_000 if "rho" in asked else 1_000_000))
         )
-        assert (0.85 if "rho" in asked else 0.6) * settled.rho < found < settled.rho
+        # over many runs the share found is 0.910 +- 0.013, or 0.664 +- 0.050 where rho is small: five deviations less
+        assert (0.84 if "rho" in asked else 0.41) * settled.rho < found < settled.rho
         assert planted > settled.rho
 
 
