@@ -1,0 +1,111 @@
+"""Sensitivity of strategies by factors, in whole numbers, over edges that change one attribute."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from hdmm_bf._types import EdgeArray, Noise
+from hdmm_bf.certificate.exact.dense import within_limit
+from hdmm_bf.certificate.exact.digits import (
+    Digits,
+    added,
+    contracted,
+    digits,
+    float_digits,
+    largest_number,
+    multiplied,
+    narrowed,
+)
+from hdmm_bf.policy import BOTTOM
+from hdmm_bf.strategies.records import Block
+
+GRID_BITS = 30
+"""Binary places to which the sensitivity of blocks is rounded up."""
+
+
+def hidden_moves(edges: Sequence[EdgeArray], block: Block, hides: Sequence[int]) -> list[EdgeArray]:
+    """Return, for every attribute, between which columns of its factor the moves go that a block hides.
+
+    A factor over edges has a column for each: that column alone moves.
+    """
+    found = [own if i in hides else own[:0] for i, own in enumerate(edges)]
+    if block.edges is not None:
+        every = np.arange(block.integers[block.edges].shape[1])
+        found[block.edges] = np.stack([every, np.full(every.size, BOTTOM)], axis=1)
+    return found
+
+
+def block_sensitivity(edges: Sequence[EdgeArray], blocks: Sequence[Block], noise: Noise) -> int:
+    """Return max over edges of sum_J M_J (R p_e)_J^2 times 4^GRID_BITS (Gaussian), rounded up to a whole number.
+
+    For Laplace noise it is sum_J w_J |(R p_e)_J| times 2^GRID_BITS, w_J = `row_weight(M_J)`. An edge of attribute i at
+    the cells c of the others moves row J by (p_e R_i)_j prod_k R_k[j_k, c_k].
+
+    Args:
+        edges: the edges of every attribute's policy, BOTTOM being -1 and second.
+        blocks: what is measured; rows of infinite precision carry no noise and are not counted here.
+    """
+    assert noise != "norm", "the noise of tree norms is not drawn on rows"
+    squares = 2 if noise == "gaussian" else 1
+    levels = [row_levels(block, noise) for block in blocks]
+    places = [squares * sum(block.bits) for block in blocks]
+    lowest = min((lowest_power(level) - place for level, place in zip(levels, places, strict=True)), default=0)
+    largest = 0
+    for axis, pairs in enumerate(edges):
+        if len(pairs):
+            losses = []
+            for block, level, place in zip(blocks, levels, places, strict=True):
+                tensor = float_digits(level, lowest + place)
+                losses.append(_losses(block, tensor, axis, pairs, squares))
+            largest = max(largest, largest_number(added(losses)))
+    shift = lowest + squares * GRID_BITS
+    return largest << shift if shift >= 0 else -(-largest >> -shift)
+
+
+def row_weight(precision: float) -> float:
+    """Return the least float whose square is at least a precision: what Laplace noise on such a row is divided by."""
+    weight = math.sqrt(precision)
+    while Fraction(weight) ** 2 < Fraction(precision):
+        weight = math.nextafter(weight, math.inf)
+    return weight
+
+
+def row_levels(block: Block, noise: Noise) -> Float64[np.ndarray, ...]:
+    """What multiplies the loss of every row: its precision, or its weight; 0 for rows without noise."""
+    noisy = np.where(np.isposinf(block.precisions), 0.0, block.precisions)
+    if noise == "laplace":
+        values, place = np.unique(noisy, return_inverse=True)
+        noisy = np.array([row_weight(value) for value in values.tolist()])[place].reshape(noisy.shape)
+    return np.broadcast_to(noisy, block.shape)
+
+
+def lowest_power(values: Float64[np.ndarray, ...]) -> int:
+    """The power of two of which all values are whole multiples."""
+    positive = values[values > 0]
+    return int(np.frexp(positive)[1].min()) - 53 if positive.size else 0
+
+
+def _losses(block: Block, tensor: Digits, axis: int, edges: EdgeArray, squares: int) -> Digits:
+    """The loss of every edge of one type in one block, cells of the other attributes on the other axes."""
+    for i, integers in enumerate(block.integers):
+        assert within_limit(integers), "differences must be exact in 64 bits"
+        moves = np.abs(differences(integers, edges) if i == axis else integers.T)
+        parts = digits(moves)
+        if squares == 2:
+            parts = multiplied(parts, parts)
+        tensor = narrowed(contracted(parts, tensor, i), i)
+    return tensor
+
+
+def differences(factor: Int64[np.ndarray, "r c"], edges: EdgeArray) -> Int64[np.ndarray, "e r"]:
+    """(R p_e)^T for every edge."""
+    head, tail = edges.T
+    moves = factor[:, head].T.copy()
+    inner = tail != BOTTOM
+    moves[inner] -= factor[:, tail[inner]].T
+    return moves
