@@ -18,7 +18,8 @@ from hdmm_bf.cli.show import Choice, as_json, asked, emit, facts, number, option
 
 if TYPE_CHECKING:
     from hdmm_bf.fit.fit import Fit
-    from hdmm_bf.release.plan import Accounting, Plan
+    from hdmm_bf.release.calibration import Accounting
+    from hdmm_bf.release.plan import Plan
     from hdmm_bf.workload import Workload
 
 

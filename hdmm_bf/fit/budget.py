@@ -11,7 +11,8 @@ import numpy as np
 from hdmm_bf._checks import InputError, fail
 from hdmm_bf._types import JsonObject
 from hdmm_bf.problem.goal import Groups, Targets, goal
-from hdmm_bf.release.plan import Accounting, plan
+from hdmm_bf.release.calibration import Accounting
+from hdmm_bf.release.plan import plan
 from hdmm_bf.release.privacy import loss_for
 
 if TYPE_CHECKING:

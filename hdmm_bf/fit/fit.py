@@ -23,7 +23,8 @@ from hdmm_bf.certificate import Certificate
 from hdmm_bf.fit import budget
 from hdmm_bf.problem.goal import Groups, Targets
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.release.plan import Accounting, Plan, plan
+from hdmm_bf.release.calibration import Accounting
+from hdmm_bf.release.plan import Plan, plan
 from hdmm_bf.release.reconstruction import Recovery, recovery
 from hdmm_bf.strategies import Status, TracePoint
 from hdmm_bf.strategies.records import Strategy

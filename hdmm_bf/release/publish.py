@@ -21,8 +21,9 @@ import warnings
 from collections.abc import Callable
 
 from hdmm_bf.certificate import exact_sensitivity, grid_bits
+from hdmm_bf.release.calibration import Accounting
 from hdmm_bf.release.ledger import Account
-from hdmm_bf.release.plan import Accounting, Fitted, Plan, plan
+from hdmm_bf.release.plan import Fitted, Plan, plan
 from hdmm_bf.release.release import Release
 
 

@@ -20,7 +20,8 @@ from hdmm_bf._checks import fail, nearest
 from hdmm_bf._display import plain, word
 from hdmm_bf.fit import Fit
 from hdmm_bf.fit.worst import deviations
-from hdmm_bf.release.plan import Accounting, Plan, plan
+from hdmm_bf.release.calibration import Accounting
+from hdmm_bf.release.plan import Plan, plan
 from hdmm_bf.release.privacy import NAMES, guess_probability
 from hdmm_bf.workload.layout import Block
 

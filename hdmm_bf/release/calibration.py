@@ -1,0 +1,90 @@
+"""Noise made for a sensitivity and a promise, and what its privacy map states: checked before it is handed out."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import singledispatch
+from typing import Literal, TypeAlias
+
+from hdmm_bf._checks import fail
+from hdmm_bf.problem.transform import Problem
+from hdmm_bf.release import analytic, tree_noise
+from hdmm_bf.release import noise as samplers
+from hdmm_bf.release.noise import Sampler
+from hdmm_bf.release.people import moved_together
+from hdmm_bf.release.privacy import gaussian_sigma, zcdp_rho
+from hdmm_bf.release.tree_noise import TreeSampler
+from hdmm_bf.strategies.records import MatrixStrategy, NoiseSum, ProductStrategy, TreeNorm
+
+Accounting: TypeAlias = Literal["analytic", "zcdp"]
+"""How Gaussian noise is calibrated to epsilon and delta: exactly, or through zero-concentrated privacy."""
+
+
+@singledispatch
+def noise_for(
+    strategy: object, problem: Problem, exact: int, loss: float | None, records: int | None = None
+) -> Sampler | TreeSampler:
+    """Return the noise of a strategy for a pure epsilon; one implementation per record."""
+    raise TypeError(f"no noise for {type(strategy).__name__}")
+
+
+@noise_for.register
+def _(
+    strategy: TreeNorm, problem: Problem, exact: int, loss: float | None, records: int | None = None
+) -> Sampler | TreeSampler:
+    assert loss is not None
+    share = analytic.down(Fraction(loss) / (records or 1))
+    sampler = tree_noise.tree_sampler(strategy, problem.policy, share)
+    if not sampler.loss <= share:  # tables are made, and the loss derived from them, when something is drawn
+        raise fail("release", f"loss {sampler.loss}", f"is more than the {share} asked for", "Report this as a bug.")
+    return sampler
+
+
+@noise_for.register(MatrixStrategy)
+@noise_for.register(ProductStrategy)
+@noise_for.register(NoiseSum)
+def _(_: object, problem: Problem, exact: int, loss: float | None, records: int | None = None) -> Sampler | TreeSampler:
+    assert loss is not None
+    sampler = samplers.laplace(moved_together("laplace", exact, records), loss)
+    if not sampler.loss <= loss:
+        raise fail("release", f"loss {sampler.loss}", f"is more than the {loss} asked for", "Report this as a bug.")
+    return sampler
+
+
+def privacy_loss(
+    sampler: Sampler | TreeSampler, sensitivity: int, problem: Problem, records: int | None = None
+) -> float:
+    """Return what the privacy map of a noise states for that many moves along edges: one, unless told."""
+    if isinstance(sampler, TreeSampler):
+        once = tree_noise.privacy_loss(sampler, problem.policy.edges)
+        return once if math.isinf(once) else analytic.up(Fraction(once) * (records or 1))
+    return samplers.privacy_loss(sampler, moved_together(sampler.noise, sensitivity, records))
+
+
+def gaussian_for(
+    exact: int, epsilon: float | None, delta: float | None, rho: float | None, accounting: Accounting
+) -> tuple[float, Sampler | None]:
+    """Return rho and the noise of a squared sensitivity; none where everything is public."""
+    if epsilon is None or delta is None:
+        assert rho is not None
+        made = (samplers.rounded if accounting == "analytic" else samplers.gaussian)(exact, rho) if exact else None
+        if made is not None and not made.loss <= rho:
+            raise fail("release", f"loss {made.loss}", f"is more than the {rho} asked for", "Report this as a bug.")
+        return rho, made
+    if accounting == "zcdp":
+        loss = zcdp_rho(epsilon, delta)
+        return (loss, None) if exact == 0 else _confirmed(exact, samplers.gaussian(exact, loss), epsilon, delta)
+    if exact == 0:
+        return 0.5 / gaussian_sigma(epsilon, delta) ** 2, None
+    made = samplers.rounded_for(exact, epsilon, delta)
+    return made.loss, made
+
+
+def _confirmed(exact: int, sampler: Sampler, epsilon: float, delta: float) -> tuple[float, Sampler]:
+    """Lower rho, by rounding errors, until OpenDP's own conversion to (epsilon, delta) confirms the request."""
+    rho, less = sampler.loss, 1e-12
+    while samplers.approximate_epsilon(sampler, exact, delta) > epsilon:
+        rho, less = rho * (1 - less), min(2 * less, 0.5)
+        sampler = samplers.gaussian(exact, rho)
+    return rho, sampler
