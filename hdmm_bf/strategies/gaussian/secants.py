@@ -10,7 +10,6 @@ Nesterov's momentum, dropped when it points downhill. Light weights that must gr
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Sequence
 from typing import final
 
@@ -50,8 +49,8 @@ class Secants:
         self.at = self._inside(np.log(np.maximum(weights, 1e-300)))
         self.stepped, self.age = self.at, 0
         self.last: tuple[RealVector, RealVector] | None = None
-        self.moved: deque[RealVector] = deque(maxlen=_REMEMBERED)
-        self.turned: deque[RealVector] = deque(maxlen=_REMEMBERED)
+        self.moved, self.turned = np.empty((2, _REMEMBERED, weights.size))
+        self.steps = 0
 
     def weights(self) -> RealVector:
         """Return the weights at the current point."""
@@ -63,8 +62,10 @@ class Secants:
         slope = np.log(np.maximum(excess, 1e-12))
         share = weights * excess  # sums to one in every block
         if self.last is not None:
-            self.moved.append(self.at - self.last[0])
-            self.turned.append(slope - self.last[1])
+            row = self.steps % _REMEMBERED  # the oldest is forgotten
+            np.subtract(self.at, self.last[0], out=self.moved[row])
+            np.subtract(slope, self.last[1], out=self.turned[row])
+            self.steps += 1
         self.last = (self.at, slope)
         step = self.at + np.clip(self._step(weights, share, slope), -_LONGEST, _LONGEST)
         if (share - weights) @ (step - self.stepped) < 0:
@@ -74,18 +75,21 @@ class Secants:
 
     def _step(self, weights: RealVector, share: RealVector, slope: RealVector) -> RealVector:
         left, back = slope, np.zeros_like(slope)  # what the last steps do not explain, and the way back that they tell
-        if self.moved:
-            turned = np.array(self.turned)
+        known = min(self.steps, _REMEMBERED)
+        if known:
+            turned = self.turned[:known]
             weighed = turned * share
             normal = weighed @ turned.T
-            normal[np.diag_indices(len(normal))] += _DAMPING * np.trace(normal) + 1e-300
+            normal[np.diag_indices(known)] += _DAMPING * np.trace(normal) + 1e-300
             mix = np.linalg.solve(normal, weighed @ slope)
-            left, back = slope - mix @ turned, mix @ np.array(self.moved)
+            left, back = slope - mix @ turned, mix @ self.moved[:known]
         return np.asarray(_POWER * np.where(left > 0, self._raising(weights) * left, left) - back)
 
     def _raising(self, weights: RealVector) -> RealVector:
-        sizes = [np.full(weights[block].size, weights[block].size) for block in self.blocks]
-        return np.asarray(np.clip((np.concatenate(sizes) * weights) ** -0.25, 1.0, _MOST_RAISED))
+        raised = np.empty_like(weights)
+        for block in self.blocks:
+            np.sqrt(np.sqrt(weights[block] * weights[block].size), out=raised[block])
+        return np.asarray(np.clip(1.0 / raised, 1.0, _MOST_RAISED))
 
     def _inside(self, logs: RealVector) -> RealVector:
         parts = zip(self.blocks, self.lowest, strict=True)
