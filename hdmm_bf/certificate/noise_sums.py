@@ -17,6 +17,7 @@ from hdmm_bf._checks import fail
 from hdmm_bf._types import EPS, Noise, Proof
 from hdmm_bf.certificate.certificate import Bounds, Certificate, certify, check_noise, scaled_sensitivity
 from hdmm_bf.certificate.exact import GRID_BITS, exact_sensitivity, hidden_moves
+from hdmm_bf.certificate.joined import check_joined, joined_trace
 from hdmm_bf.certificate.products import bounded, check_block, trace
 from hdmm_bf.problem.product import ProductProblem, product_view
 from hdmm_bf.problem.public_totals import indicators
@@ -41,16 +42,19 @@ def _(
     _check_hides(product, strategy)
     for block, hides in zip(strategy.blocks, strategy.hides, strict=True):
         _check_noise_block(product, block, hides)
+    for joined in strategy.joined:
+        check_joined(product, joined)
     exact = exact_sensitivity(strategy, problem, noise)
     sensitivity = scaled_sensitivity(exact, GRID_BITS, noise)
     pairs = zip(strategy.blocks, strategy.hides, strict=True)
     known = sum(_known_totals(product, block) for block, hides in pairs if len(hides) > 1)
-    unit_error = sensitivity**2 * max(trace(product, strategy.blocks) - known, 0.0)
+    carried = trace(product, strategy.blocks) + sum(joined_trace(product, block) for block in strategy.joined)
+    unit_error = sensitivity**2 * max(carried - known, 0.0)
     return bounded(Certificate(noise, exact, GRID_BITS, sensitivity, 0.0, unit_error, 0.0, 0.0, math.inf), bounds)
 
 
 def _check_hides(product: ProductProblem, strategy: NoiseSum) -> None:
-    hidden = [i for hides in strategy.hides for i in hides]
+    hidden = [*(i for hides in strategy.hides for i in hides), *(block.hides for block in strategy.joined)]
     moved = {i for i, edges in enumerate(product.edges) if len(edges)}
     once = len(hidden) == len(set(hidden)) and moved <= set(hidden) <= set(range(len(product.sizes)))
     joint = sum(len(hides) > 1 for hides in strategy.hides)

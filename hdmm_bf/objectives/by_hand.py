@@ -76,28 +76,37 @@ def evaluation(loss: Any) -> Evaluate | None:
 
     def evaluate(parameters: Any) -> tuple[float, Any]:
         c, R, back = strategy(parameters)
-        inner = R @ R.T
-        inner.flat[:: len(inner) + 1] += 1
-        C_inverse = _inverse_root(inner) if len(inner) else inner
-        if C_inverse is None:  # a step of a line search that is far too long
-            return math.inf, back(np.zeros_like(c), np.zeros_like(R))
-        U = C_inverse @ R
-        Y = V.rows(U / c)
-        Y /= c
-        H = Y @ U.T
-        own = diagonal / c**2
-        t = float(own.sum() - np.trace(H))
-        if not 0 < t < math.inf:
-            return math.inf, back(np.zeros_like(c), np.zeros_like(R))
-        factor = 2 / t if log else 2.0
-        by_scale = (np.einsum("ki,ki->i", U, Y) - own) * factor / c
-        by_rows = H @ U
-        by_rows -= Y
-        by_rows = C_inverse.T @ by_rows
-        by_rows *= factor
-        return math.log(t) if log else t, back(by_scale, by_rows)
+        t, by_scale, by_rows = error_and_slopes(V, diagonal, c, R)
+        if not log or math.isinf(t):
+            return t, back(by_scale, by_rows)
+        return math.log(t), back(by_scale / t, by_rows / t)
 
     return evaluate
+
+
+def error_and_slopes(
+    V: Acting, diagonal: RealVector, c: RealVector, R: RealMatrix
+) -> tuple[float, RealVector, RealMatrix]:
+    """Return t = tr(V (A^T A)^-1) for A = [I; R] diag(c), with dt/dc and dt/dR; infinite where it cannot be had."""
+    inner = R @ R.T
+    inner.flat[:: len(inner) + 1] += 1
+    C_inverse = _inverse_root(inner) if len(inner) else inner
+    if C_inverse is None:  # a step of a line search that is far too long
+        return math.inf, np.zeros_like(c), np.zeros_like(R)
+    U = C_inverse @ R
+    Y = V.rows(U / c)
+    Y /= c
+    H = Y @ U.T
+    own = diagonal / c**2
+    t = float(own.sum() - np.trace(H))
+    if not 0 < t < math.inf:
+        return math.inf, np.zeros_like(c), np.zeros_like(R)
+    by_scale = (np.einsum("ki,ki->i", U, Y) - own) * 2 / c
+    by_rows = H @ U
+    by_rows -= Y
+    by_rows = C_inverse.T @ by_rows
+    by_rows *= 2
+    return t, by_scale, by_rows
 
 
 def _inverse_root(X: SquareMatrix) -> SquareMatrix | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse import csgraph
 
-from hdmm_bf._types import EdgeArray, RealMatrix
+from hdmm_bf._types import EdgeArray, RealMatrix, SparseMatrix
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import ProductProblem
 
@@ -24,6 +25,20 @@ def indicators(edges: EdgeArray, n: int) -> RealMatrix:
     _, labels = csgraph.connected_components(graph, directed=False)
     components = np.unique(labels[:n][labels[:n] != labels[n]])
     return np.asarray(labels[:n] == components[:, None], dtype=np.float64)
+
+
+def kept_totals(product: ProductProblem, axes: tuple[int, ...], attribute: int) -> SparseMatrix:
+    """Return S, q x n over the values of some attributes together: the totals that moves along one of them leave alone.
+
+    One row for every component of its policy without BOTTOM and every value of the others.
+    """
+    parts = [
+        sp.csr_array(indicators(product.edges[i], product.sizes[i]) if i == attribute else np.eye(product.sizes[i]))
+        for i in axes
+    ]
+    S = sp.csr_array(reduce(lambda left, right: sp.kron(left, right, format="csr"), parts))
+    S.sort_indices()
+    return S
 
 
 def has_public_totals(product: ProductProblem) -> bool:

@@ -20,20 +20,22 @@ from typing import final
 import numpy as np
 
 from hdmm_bf._checks import fail, fits
-from hdmm_bf._types import AnyArray, RealMatrix, RealVector
+from hdmm_bf._types import AnyArray, IndexArray, RealMatrix, RealVector
+from hdmm_bf.certificate import Certificate
 from hdmm_bf.data.tables import Tables
 from hdmm_bf.matrix import apply_factors
 from hdmm_bf.problem.product import ProductProblem, incidence
 from hdmm_bf.problem.public_totals import indicators
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.exact import FIRST_BITS, GRID_BITS, MORE_BITS, MOST_BITS, SHIFT_BITS, rounded_to_grid
+from hdmm_bf.release.joined_noise import JoinedNoise, Spread
 from hdmm_bf.release.plan import Plan
 from hdmm_bf.release.products import Pairs, ProductRecovery
 from hdmm_bf.release.reconstruction import Progress, recovery
 from hdmm_bf.release.row_noise import draw_rows, row_scales
 from hdmm_bf.release.whole_numbers import Enclosed, along, enclosed_inverse, from_limbs, limbs
 from hdmm_bf.strategies.records import AnyTensor, Block, NoiseSum
-from hdmm_bf.workload import Workload
+from hdmm_bf.workload import Boxes, Workload
 
 
 def enclosed_factors(product: ProductProblem, block: Block, bits: int) -> list[Enclosed]:
@@ -65,6 +67,7 @@ class ExactNoise:
     def __init__(self, product: ProductProblem, strategy: NoiseSum) -> None:
         self._product, self._strategy = product, strategy
         self._factors: dict[int, list[list[Enclosed]]] = {}
+        self.joined = [JoinedNoise(product, block) for block in strategy.joined]
         self._at(FIRST_BITS)
 
     def _at(self, bits: int) -> list[list[Enclosed]]:
@@ -72,13 +75,19 @@ class ExactNoise:
             self._factors[bits] = [enclosed_factors(self._product, block, bits) for block in self._strategy.blocks]
         return self._factors[bits]
 
-    def private_sum(self, x: AnyArray, noise: list[AnyArray]) -> AnyTensor:
-        """Return x + sum_b (x) G_b noise_b, correctly rounded to a shifted grid."""
+    def private_sum(
+        self, x: AnyArray, noise: list[AnyArray], joined: Sequence[tuple[AnyArray, AnyArray]] = ()
+    ) -> AnyTensor:
+        """Return x + sum_b (x) G_b noise_b + the noise of joined blocks, correctly rounded to a shifted grid."""
         shift = 2 * secrets.randbits(SHIFT_BITS) + 1  # odd: never on a coarser point
         counts = x.astype(object)
+        added_exactly = [(own.exact(*drawn), own.places) for own, drawn in zip(self.joined, joined, strict=True)]
         for each in range(FIRST_BITS, MOST_BITS, MORE_BITS):
             bits, error = each * x.ndim, 0
             centre = counts << bits
+            for whole, places in added_exactly:
+                assert places <= bits, "checked by the certificate"
+                centre = centre + (whole << (bits - places))
             for factors, drawn in zip(self._at(each), noise, strict=True):
                 added, off = enclosed_noise(factors, drawn)
                 centre, error = centre + added, error + off
@@ -130,8 +139,9 @@ class NoiseRecovery(ProductRecovery):
     ) -> tuple[AnyTensor, ...]:
         """Return the counts plus noise on a grid, with public totals put right."""
         noise = [draw_rows(settled.row_sampler, row_scales(b, settled), callback) for b in self.strategy.blocks]
+        joined = [own.draw(settled, callback) for own in self.exact.joined]
         (x,) = exact
-        return (self._put_right(self.exact.private_sum(x, noise), x),)
+        return (self._put_right(self.exact.private_sum(x, noise, joined), x),)
 
     def _put_right(self, cells: AnyTensor, x: AnyArray) -> AnyTensor:
         """Take off what noise and rounding did to public totals C x, which are exact."""
@@ -140,6 +150,48 @@ class NoiseRecovery(ProductRecovery):
         public = apply_factors([C.astype(np.int64) for C in self.public_totals], x)
         off = apply_factors(self.public_totals, cells) - public
         return np.asarray(cells - apply_factors(self.corrections, off))
+
+    @cached_property
+    def joined(self) -> list[JoinedNoise]:
+        """Blocks that join attributes."""
+        return [JoinedNoise(self.product, block) for block in self.strategy.joined]
+
+    @property
+    def noise_size(self) -> int:
+        """How many numbers of noise a release draws."""
+        return super().noise_size + sum(own.noise_size for own in self.joined)
+
+    def variances(self, workload: Workload, settled: Plan, chosen: IndexArray | None = None) -> RealVector:
+        """Return the variance of every answer, or of chosen ones, with the noise of a plan."""
+        spreads = [own.settled_spread(settled) for own in self.joined]
+        return self._with_joined(super().variances(workload, settled, chosen), workload, spreads, chosen)
+
+    def unit_variances(self) -> RealVector:
+        """Return the variance of every answer at unit noise."""
+        spreads = [own.unit_spread() for own in self.joined]
+        return self._with_joined(super().unit_variances(), self.problem.workload, spreads, None)
+
+    def total_variance(self, settled: Plan, certificate: Certificate) -> float:
+        """Return the sum of the variances of all answers, with the noise of a plan."""
+        terms = self._written()
+        assert terms is not None, "problems by their factors have products for queries"
+        more = [own.total(own.settled_spread(settled), terms) for own in self.joined]
+        return super().total_variance(settled, certificate) + sum(more)
+
+    def _with_joined(
+        self, found: RealVector, workload: Workload, spreads: list[Spread], chosen: IndexArray | None
+    ) -> RealVector:
+        """Add the variances that joined blocks bring to queries that are not public."""
+        matrix, terms = workload.matrix, self._terms(workload)
+        picked = np.arange(workload.num_queries) if chosen is None else chosen
+        more = np.zeros(picked.size)
+        for own, spread in zip(self.joined, spreads, strict=True):
+            if isinstance(matrix, Boxes):
+                more += own.of_boxes(spread, matrix, picked)
+            else:
+                assert terms is not None, "refused before"
+                more += np.concatenate([own.of_term(spread, term) for term in terms])[picked]
+        return found + np.where(self.public_queries(workload)[picked], 0.0, np.maximum(more, 0.0))
 
     def squares(self, block: Block) -> Pairs:
         """(G - K C G)^2 for a block that disturbs public totals, else G^2."""
@@ -167,6 +219,8 @@ class NoiseRecovery(ProductRecovery):
         cells = 0.0 * empty
         for block in self.strategy.blocks:
             cells += apply_factors(block.inverses, self._row_errors(block, settled, count))
+        for own in self.joined:
+            cells += own.approximate(*own.draw(settled, None, count)).reshape(cells.shape)
         right = self._put_right(cells, empty).reshape(-1, count)
         errors = np.asarray(workload.matrix.mv(right), dtype=np.float64)
         errors[self.public_queries(workload)] = 0.0

@@ -174,6 +174,50 @@ class ProductStrategy:
 
 @final
 @dataclass(frozen=True, eq=False)
+class JoinedBlock:
+    """Noise that hides the moves along one attribute by rows over several attributes at once, no products of rows.
+
+    With noise y on the values of the joined attributes together, noise z on the rows T, and S the totals that the moves
+    leave alone,
+
+        N = Q (y + K_1 (z - T y) - K_2 S y)
+
+    is added to the counts, for every value of the other attributes by itself; Q takes what is left of a total, which
+    is rounding, off the first value of its component. A move p has S p = 0, so y shifted by p and z by T p is N shifted
+    by p, whatever K is: the loss is that of y and z. Everything is whole over a power of two, so sums are exact.
+
+    Attributes:
+        axes: the joined attributes, ascending; n is the product of their sizes, values in row-major order.
+        hides: the one of them whose edges are hidden.
+        weights: of every value, times 2^bits, at least 1: its noise y has the scale of the release over the weight.
+        rows: T times 2^bits, p x n; their noise z has the scale of the release.
+        bits: binary places of weights and rows.
+        gains: K = [K_1, K_2] times 2^gain_bits, n x (p + number of totals).
+        gain_bits: binary places of the gains.
+    """
+
+    axes: tuple[int, ...]
+    hides: int
+    weights: Int64[np.ndarray, " n"]
+    rows: Int64[np.ndarray, "p n"]
+    bits: int
+    gains: Int64[np.ndarray, "n q"]
+    gain_bits: int
+
+    def __post_init__(self) -> None:
+        for name in ("weights", "rows", "gains"):
+            own = getattr(self, name).copy()
+            own.setflags(write=False)  # what was certified is what runs
+            object.__setattr__(self, name, own)
+
+    @property
+    def num_rows(self) -> int:
+        """Numbers of noise for every value of the other attributes."""
+        return self.weights.size + len(self.rows)
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class NoiseSum:
     """Noise on the cells, by factors: x + sum_b (G_1 (x) ... (x) G_d) noise_b is published, one block a kind of move.
 
@@ -186,22 +230,29 @@ class NoiseSum:
         hides: for every block the attributes whose edges it hides. A block that hides several has one precision, and
             what its noise does to public totals is taken off again.
         family: the family that found it.
+        joined: blocks whose rows are no products, added up with the others.
     """
 
     blocks: tuple[Block, ...]
     hides: tuple[tuple[int, ...], ...]
     family: str
+    joined: tuple[JoinedBlock, ...] = ()
 
     kind: ClassVar[Literal["noise"]] = "noise"
     column: ClassVar[Literal["cell"]] = "cell"
 
     def __repr__(self) -> str:
-        return f"NoiseSum({self.family}, {len(self.blocks)} blocks, {self.num_rows} rows)"
+        return f"NoiseSum({self.family}, {self.num_blocks} blocks, {self.num_rows} rows)"
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks, of products of rows and of joined ones."""
+        return len(self.blocks) + len(self.joined)
 
     @property
     def num_rows(self) -> int:
-        """Number of rows that carry noise, or would."""
-        return sum(block.num_rows for block in self.blocks)
+        """Number of rows that carry noise, or would; of joined blocks for one value of the other attributes."""
+        return sum(block.num_rows for block in self.blocks) + sum(block.num_rows for block in self.joined)
 
     def matrix(self) -> RealMatrix:
         """Refuse: there is no one matrix whose noisy answers may be published."""

@@ -8,6 +8,7 @@ Guarantees:
     `dense_sensitivity` is exact. `block_sensitivity` is an upper bound in whole numbers, exact up to its last binary
     place where no axis is narrowed; it is 0 only if no edge moves any row that carries noise. `ball_sensitivity` is an
     upper bound over all edges of a distance threshold, exact up to its last binary place for normal noise.
+    `joined_sensitivity` is exact.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from hdmm_bf._types import Noise
 from hdmm_bf.certificate.exact.balls import ball_sensitivity
 from hdmm_bf.certificate.exact.blocks import GRID_BITS, block_sensitivity, differences, hidden_moves, row_weight
 from hdmm_bf.certificate.exact.dense import INTEGER_LIMIT, dense_sensitivity, within_limit
+from hdmm_bf.certificate.exact.joined import fits_in_words, joined_sensitivity
 from hdmm_bf.problem.product import product_view
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, MatrixStrategy, NoiseSum, ProductStrategy
@@ -33,8 +35,10 @@ __all__ = [
     "dense_sensitivity",
     "differences",
     "exact_sensitivity",
+    "fits_in_words",
     "grid_bits",
     "hidden_moves",
+    "joined_sensitivity",
     "row_weight",
     "within_limit",
 ]
@@ -74,15 +78,22 @@ def _(strategy: ProductStrategy, problem: Problem, noise: Noise) -> int:
 def _(strategy: NoiseSum, problem: Problem, noise: Noise) -> int:
     """The largest over the blocks, each for the moves that it hides: the others' noise does not depend on them."""
     product = product_view(problem, balls=True)
-    hidden = {i for hides in strategy.hides for i in hides}
+    hidden = {i for hides in strategy.hides for i in hides} | {block.hides for block in strategy.joined}
     left = [i for i, own in enumerate(product.edges) if len(own) and i not in hidden]
     if left:
         shown = f"moves along attribute {left[0]}"
         raise fail("certificate", shown, "are hidden by no block", "Fit the strategy again.")
     if product.threshold is not None:
+        if strategy.joined:
+            shown = "a block that joins attributes"
+            raise fail("certificate", shown, "hides edges that change one attribute only", "Fit the strategy again.")
         return ball_sensitivity(product, strategy.blocks, strategy.hides, noise)
     pairs = zip(strategy.blocks, strategy.hides, strict=True)
-    return max(block_sensitivity(hidden_moves(product.edges, *pair), pair[:1], noise) for pair in pairs)
+    losses = [block_sensitivity(hidden_moves(product.edges, *pair), pair[:1], noise) for pair in pairs]
+    for block in strategy.joined:
+        loss = joined_sensitivity(product.sizes, product.edges, block)
+        losses.append(-(-(loss << GRID_BITS) >> block.bits))
+    return max(losses)
 
 
 @singledispatch

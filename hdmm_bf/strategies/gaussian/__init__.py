@@ -4,6 +4,6 @@
 """
 
 from hdmm_bf.strategies.gaussian.choose import FAMILIES, fit_product
-from hdmm_bf.strategies.gaussian.sketch import Found, Sketch
+from hdmm_bf.strategies.gaussian.sketch import Found, JoinedSketch, Sketch
 
-__all__ = ["FAMILIES", "Found", "Sketch", "fit_product"]
+__all__ = ["FAMILIES", "Found", "JoinedSketch", "Sketch", "fit_product"]

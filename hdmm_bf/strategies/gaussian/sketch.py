@@ -32,6 +32,22 @@ class Sketch(NamedTuple):
     over: int | None = None
 
 
+class JoinedSketch(NamedTuple):
+    """Noise for the moves along one attribute by rows over several at once (`records.JoinedBlock`), at a loss of 1.
+
+    Attributes:
+        axes: the joined attributes, ascending.
+        hides: the one whose edges are hidden.
+        weights: of the noise of every value of the joined attributes.
+        rows: over them, p x n.
+    """
+
+    axes: tuple[int, ...]
+    hides: tuple[int]
+    weights: RealVector
+    rows: RealMatrix
+
+
 class Found(NamedTuple):
     """The best strategy of a family, scaled to sensitivity 1.
 
@@ -51,7 +67,7 @@ class Found(NamedTuple):
         reached: errors of other strategies that were looked at, by name.
     """
 
-    sketches: tuple[Sketch, ...]
+    sketches: tuple[Sketch | JoinedSketch, ...]
     error: float
     bound: float | None
     svd: float | None

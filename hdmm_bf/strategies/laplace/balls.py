@@ -25,6 +25,7 @@ from hdmm_bf.bounds.products.kronecker import moved_attributes
 from hdmm_bf.policy import line
 from hdmm_bf.policy.constructors import offsets
 from hdmm_bf.problem.product import ProductProblem
+from hdmm_bf.strategies.gaussian.sketch import Sketch
 from hdmm_bf.strategies.laplace import directions
 from hdmm_bf.strategies.laplace.directions import STEPS, Candidates, SumDraft
 from hdmm_bf.strategies.laplace.factors import reach
@@ -47,7 +48,7 @@ def drafts(product: ProductProblem, seed: int) -> Iterator[list[SumDraft]]:
     known += [_scaled(d, steps, STEPS) for d in directions.sums(near)]
     known += [_scaled(d, attributes, IN_TURN) for d in directions.sums(Candidates(straight))]
     yield known
-    for draft in directions.steps(lines, near, directions.searches(lines, seed), seed):
+    for draft in directions.steps(lines, near, directions.searches(lines, seed), seed, together=False):
         yield [_scaled(draft, steps), *_ordinary(straight, near)]
 
 
@@ -60,19 +61,26 @@ def _ordinary(straight: ProductProblem, candidates: Candidates) -> list[SumDraft
 
 def _scaled(draft: SumDraft, loss: Number, how: str = "") -> SumDraft:
     """Give every row so much more noise."""
-    sketches = tuple(s._replace(precisions=s.precisions / loss**2) for s in draft.sketches)
+    sketches = tuple(s._replace(precisions=s.precisions / loss**2) for s in _products(draft))
     return draft._replace(sketches=sketches, error=loss**2 * draft.error, name=draft.name + how)
+
+
+def _products(draft: SumDraft) -> list[Sketch]:
+    """The blocks of a draft, all of which are products of rows."""
+    found = [sketch for sketch in draft.sketches if isinstance(sketch, Sketch)]
+    assert len(found) == len(draft.sketches), "attributes are not joined under distance thresholds"
+    return found
 
 
 def _excess(product: ProductProblem, draft: SumDraft) -> float:
     """What rows over the cells lose by any edge, over what they lose by edges that change one attribute."""
     every = offsets(product.sizes, product.threshold or 1)
-    return _unit(draft) * max(_loss(draft.sketches[0].factors, offset) for offset in every)
+    return _unit(draft) * max(_loss(_products(draft)[0].factors, offset) for offset in every)
 
 
 def _unit(draft: SumDraft) -> float:
     """The weight that all rows of one block have."""
-    return math.sqrt(draft.sketches[0].precisions.item())
+    return math.sqrt(_products(draft)[0].precisions.item())
 
 
 def _loss(factors: Sequence[RealMatrix], offset: Sequence[int]) -> float:

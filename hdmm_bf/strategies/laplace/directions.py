@@ -29,8 +29,9 @@ from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.problem.public_totals import has_public_totals, indicators
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.baselines.classical import branchings, haar, hierarchy
-from hdmm_bf.strategies.gaussian.sketch import Sketch
+from hdmm_bf.strategies.gaussian.sketch import JoinedSketch, Sketch
 from hdmm_bf.strategies.laplace import factors as made
+from hdmm_bf.strategies.laplace import joined
 from hdmm_bf.strategies.laplace.factors import EDGES, IDENTITY, WAVELET, Factor
 from hdmm_bf.strategies.laplace.grid import Part
 from hdmm_bf.strategies.laplace.kronecker import Attribute, in_turn, rank_one, reaches
@@ -53,7 +54,7 @@ _STALE = 40
 class SumDraft(NamedTuple):
     """Sketches of loss 1, their unit error, and their name."""
 
-    sketches: tuple[Sketch, ...]
+    sketches: tuple[Sketch | JoinedSketch, ...]
     error: float
     name: str
     status: Status = "finished"
@@ -113,6 +114,7 @@ class Candidates:
         self.stars: list[list[Factor]] = [[] for _ in product.sizes]
         self.owns: list[list[Factor]] = [[] for _ in product.sizes]
         self._errors: dict[int, tuple[Factor, RealVector]] = {}
+        self.joined: dict[int, tuple[JoinedSketch, float]] = {}
         for i, (edges, n) in enumerate(zip(product.edges, product.sizes, strict=True)):
             self.stars[i] += made.stars(n)
             self.owns[i] += made.owns(edges, n) if i in self.moved else []
@@ -126,11 +128,16 @@ class Candidates:
 
     def best(self, own: str | None = None, star: str | None = None, name: str = NAME) -> SumDraft | None:
         """Return the sum of the best blocks, of factors of given names or of any; None where there are none."""
-        parts = [self._block(i, own, star) for i in self.moved]
+        parts = [self._least(i) if own is None and star is None else self._block(i, own, star) for i in self.moved]
         known = [part for part in parts if part is not None]
         if len(known) < len(parts):
             return None
         return SumDraft(tuple(sketch for sketch, _ in known), sum(error for _, error in known), name)
+
+    def _least(self, i: int) -> tuple[Sketch | JoinedSketch, float] | None:
+        """The best factors for the moves along one attribute, or rows over several where these are better."""
+        product, joined = self._block(i, None, None), self.joined.get(i)
+        return joined if product is None or (joined is not None and joined[1] < product[1]) else product
 
     def _block(self, i: int, own: str | None, star: str | None) -> tuple[Sketch, float] | None:
         """The best factors for the moves along one attribute, one attribute after the other until nothing changes."""
@@ -211,20 +218,27 @@ def summed(product: ProductProblem, attribute: int) -> Matrix:
 
 
 def steps(
-    product: ProductProblem, candidates: Candidates, searched: Sequence[Attribute], seed: int
+    product: ProductProblem,
+    candidates: Candidates,
+    searched: Sequence[Attribute],
+    seed: int,
+    *,
+    together: bool = True,
 ) -> Iterator[SumDraft]:
-    """Yield the best sum after every step of the searches for stars and trees.
+    """Yield the best sum after every step of the searches for stars, trees, and rows over several attributes.
 
     Args:
         product: the problem by its factors.
         candidates: what was found before; gets what is found.
         searched: for every attribute the search for rows of least error under ordinary privacy.
         seed: for random numbers.
+        together: whether rows over several attributes at once are searched for too.
     """
     trees = [_tree_steps(product, candidates, i, seed) for i in candidates.moved]
     rows = [_star_steps(candidates, i, search_) for i, search_ in enumerate(searched)]
+    over_several = [_joined_steps(product, candidates, i, seed) for i in candidates.moved if together]
     best: SumDraft | None = None
-    for _ in itertools.chain([0.0], in_turn([*rows, *trees])):
+    for _ in itertools.chain([0.0], in_turn([*rows, *trees, *over_several])):
         found = candidates.best()
         if found is not None and (best is None or found.error < best.error):
             best = found
@@ -263,6 +277,14 @@ def _tree_steps(product: ProductProblem, candidates: Candidates, i: int, seed: i
         else:
             idle += 1
         yield least
+
+
+def _joined_steps(product: ProductProblem, candidates: Candidates, i: int, seed: int) -> Iterator[float]:
+    """Search rows over several attributes at once."""
+    for sketch, error in joined.steps(product, i, seed=seed):
+        if i not in candidates.joined or error < candidates.joined[i][1]:
+            candidates.joined[i] = sketch, error
+        yield error
 
 
 def _replaced(those: list[Factor], factor: Factor | None) -> None:
