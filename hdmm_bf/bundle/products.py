@@ -17,8 +17,10 @@ from hdmm_bf import policy as policies
 from hdmm_bf._checks import InputError, fail, finite, fits, whole_numbers
 from hdmm_bf._types import AnyArray, EdgeArray, JsonObject, Proof
 from hdmm_bf.bundle import checks
+from hdmm_bf.bundle.arrays import array, whole
 from hdmm_bf.bundle.checks import WORKLOAD, WRITE_AGAIN, blaming
 from hdmm_bf.bundle.files import MANIFEST, load_npz, npz
+from hdmm_bf.bundle.joined import joined_arrays, stored_joined
 from hdmm_bf.domain import Domain
 from hdmm_bf.matrix import Dense, Identity, Kronecker, Matrix, Ones, Stack, Weighted
 from hdmm_bf.policy import Policy
@@ -91,21 +93,22 @@ def _block_arrays(strategy: ProductStrategy | NoiseSum) -> dict[str, AnyArray]:
         if isinstance(strategy, NoiseSum):
             arrays[f"b{b}_hides"] = np.array(strategy.hides[b], dtype=np.int64)
             arrays[f"b{b}_over"] = np.array(-1 if block.edges is None else block.edges, dtype=np.int64)
-    return arrays
+    return arrays | joined_arrays(strategy.joined) if isinstance(strategy, NoiseSum) else arrays
 
 
 def _stored_strategy(arrays: dict[str, AnyArray], product: ProductProblem) -> ProductStrategy | NoiseSum:
-    count = _whole("blocks", arrays.get("blocks"), 1, _MOST_BLOCKS)
+    joined = stored_joined(arrays, product)
+    count = whole("blocks", arrays.get("blocks"), 0 if joined else 1, _MOST_BLOCKS)
     family = checks.text("family", arrays.get("family"))
-    if "b0_hides" not in arrays:
+    if "b0_hides" not in arrays and not joined:
         return ProductStrategy(tuple(_stored_block(arrays, b, product) for b in range(count)), family)
     last = len(product.sizes) - 1
-    hides = [_array(arrays, f"b{b}_hides", "i", 1) for b in range(count)]
+    hides = [array(arrays, f"b{b}_hides", "i", 1) for b in range(count)]
     if not all(0 < h.size <= last + 1 and np.all((h >= 0) & (h <= last)) for h in hides):
         raise fail(BLOCKS, "hides", "must be numbers of attributes", WRITE_AGAIN)
-    over = [_whole(f"b{b}_over", arrays.get(f"b{b}_over"), -1, last) for b in range(count)]
+    over = [whole(f"b{b}_over", arrays.get(f"b{b}_over"), -1, last) for b in range(count)]
     blocks = tuple(_stored_block(arrays, b, product, over[b]) for b in range(count))
-    return NoiseSum(blocks, tuple(tuple(h.tolist()) for h in hides), family)
+    return NoiseSum(blocks, tuple(tuple(h.tolist()) for h in hides), family, joined)
 
 
 def _stored_block(arrays: dict[str, AnyArray], b: int, product: ProductProblem, over: int | None = None) -> Block:
@@ -114,9 +117,9 @@ def _stored_block(arrays: dict[str, AnyArray], b: int, product: ProductProblem, 
     d = len(sizes)
     if over is not None and over >= 0:
         sizes[over] = len(product.edges[over])
-    factors = tuple(_array(arrays, f"b{b}_f{i}", "i", 2) for i in range(d))
-    bits = _array(arrays, f"b{b}_bits", "i", 1)
-    precisions = _array(arrays, f"b{b}_precisions", "f", d).astype(np.float64)
+    factors = tuple(array(arrays, f"b{b}_f{i}", "i", 2) for i in range(d))
+    bits = array(arrays, f"b{b}_bits", "i", 1)
+    precisions = array(arrays, f"b{b}_precisions", "f", d).astype(np.float64)
     shape = tuple(len(factor) for factor in factors)
     good = bits.shape == (d,) and bool(np.all((bits >= 0) & (bits <= _MOST_BITS)))
     good = good and all(f.shape[1] == size and len(f) > 0 for f, size in zip(factors, sizes, strict=True))
@@ -130,7 +133,7 @@ def _stored_block(arrays: dict[str, AnyArray], b: int, product: ProductProblem, 
         own = None if over < 0 else (over, incidence(product, over))
         return noise_from_integers(integers, places, precisions, own)
     named = f"b{b}_terms"
-    terms = tuple(_array(arrays, named, "i", 1).tolist()) if named in arrays else None
+    terms = tuple(array(arrays, named, "i", 1).tolist()) if named in arrays else None
     return from_integers(integers, places, precisions, terms)
 
 
@@ -168,20 +171,6 @@ def _numbered(name: str) -> tuple[str, int]:
     """Order the parts of a proof by their numbers."""
     key, _, number = name.partition("@")
     return key, int(number) if number.isdigit() else -1
-
-
-def _array(arrays: dict[str, AnyArray], name: str, kind: str, ndim: int) -> AnyArray:
-    array = arrays.get(name)
-    if array is None or array.dtype.kind != kind or array.dtype.itemsize > 8 or array.ndim != ndim:
-        problem = f"must be {'whole' if kind == 'i' else 'real'} numbers with {ndim} dimensions"
-        raise fail(name, "missing" if array is None else f"of type {array.dtype}", problem, WRITE_AGAIN)
-    return array
-
-
-def _whole(name: str, array: AnyArray | None, least: int, most: int) -> int:
-    if array is None or array.ndim != 0 or array.dtype.kind != "i" or not least <= int(array) <= most:
-        raise fail(name, "missing or out of range", f"must be from {least} to {most}", WRITE_AGAIN)
-    return int(array)
 
 
 def _policy_record(policy: Policy, edges: tuple[EdgeArray, ...], threshold: int | None) -> dict[str, str]:
@@ -231,7 +220,7 @@ def _stored_edges(arrays: dict[str, AnyArray], domain: Domain) -> tuple[tuple[Ed
         found.append(checks.ordered_edges(edges, size))
     if limit is None:
         return tuple(found), None
-    threshold = _whole(_THRESHOLD, limit, 2, sum(domain.sizes))
+    threshold = whole(_THRESHOLD, limit, 2, sum(domain.sizes))
     if not all(
         np.array_equal(e, policies.threshold(n, threshold).edges) for e, n in zip(found, domain.sizes, strict=True)
     ):
@@ -314,7 +303,7 @@ def _stored_objective(arrays: dict[str, AnyArray], blocks: tuple[Matrix, ...]) -
 
 
 def _positive(arrays: dict[str, AnyArray], name: str, size: int) -> AnyArray:
-    weights = finite("workload", name, _array(arrays, name, "f", 1))
+    weights = finite("workload", name, array(arrays, name, "f", 1))
     if weights.size not in (1, size) or weights.min() <= 0:
         raise fail("workload", name, "must be positive, one for each", WRITE_AGAIN)
     return np.asarray(np.broadcast_to(weights, size) if name == "importance" else weights)
@@ -327,11 +316,11 @@ def _stored_term(arrays: dict[str, AnyArray], k: int, weight: float, domain: Dom
 
 
 def _stored_factor(arrays: dict[str, AnyArray], name: str, size: int) -> Matrix:
-    array = arrays.get(name)
-    if array is not None and array.dtype.kind == "U" and array.ndim == 0 and str(array) in _NAMED:
-        made: Matrix = _NAMED[str(array)](size)
+    held = arrays.get(name)
+    if held is not None and held.dtype.kind == "U" and held.ndim == 0 and str(held) in _NAMED:
+        made: Matrix = _NAMED[str(held)](size)
         return made
-    dense = finite("workload", name, _array(arrays, name, "f", 2))
+    dense = finite("workload", name, array(arrays, name, "f", 2))
     if dense.shape[1] != size or not len(dense):
         raise fail("workload", f"{name} of shape {dense.shape}", f"must have {size} columns", WRITE_AGAIN)
     return Dense(dense)

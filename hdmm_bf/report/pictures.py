@@ -84,7 +84,9 @@ def _(_: EdgeStrategy) -> str:
 
 @_columns.register
 def _(strategy: NoiseSum) -> str:
-    return f"{len(strategy.blocks)} blocks of noise, products over the attributes, one for every kind of move"
+    blocks = f"{strategy.num_blocks} block{'s' if strategy.num_blocks > 1 else ''} of noise, one for every kind of move"
+    joined = len(strategy.joined)
+    return f"{blocks}, {joined} of them over several attributes at once" if joined else f"{blocks}, products"
 
 
 @_columns.register

@@ -199,9 +199,9 @@ class JoinedBlock:
     axes: tuple[int, ...]
     hides: int
     weights: Int64[np.ndarray, " n"]
-    rows: Int64[np.ndarray, "p n"]
+    rows: Int64[np.ndarray, "p _"]
     bits: int
-    gains: Int64[np.ndarray, "n q"]
+    gains: Int64[np.ndarray, "_ q"]
     gain_bits: int
 
     def __post_init__(self) -> None:

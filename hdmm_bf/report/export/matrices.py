@@ -84,6 +84,13 @@ def _(strategy: ProductStrategy | NoiseSum, made: Fit, *, kind: str, what: What,
         if isinstance(strategy, NoiseSum):
             record[f"block{b}_hides"] = np.array(strategy.hides[b])
             record[f"block{b}_over_edges"] = -1 if block.edges is None else block.edges
+    if isinstance(strategy, NoiseSum):
+        for j, own in enumerate(strategy.joined):
+            record[f"joined{j}_axes"], record[f"joined{j}_hides"] = np.array(own.axes), own.hides
+            record[f"joined{j}_weights"] = np.ldexp(own.weights.astype(np.float64), -own.bits)
+            record[f"joined{j}_rows"] = np.ldexp(own.rows.astype(np.float64), -own.bits)
+            record[f"joined{j}_gains"] = np.ldexp(own.gains.astype(np.float64), -own.gain_bits)
+        record["joined"] = len(strategy.joined)
     product = product_view(made.problem, balls=True)
     record |= {f"edges{i}": edges for i, edges in enumerate(product.edges)}
     record |= {} if product.threshold is None else {"threshold": product.threshold}

@@ -69,9 +69,35 @@ def _(strategy: MatrixStrategy, names: list[str]) -> canvas.Figure:
     return figure
 
 
-@_drawn.register(ProductStrategy)
-@_drawn.register(NoiseSum)
-def _(strategy: ProductStrategy | NoiseSum, names: list[str]) -> canvas.Figure:
+@_drawn.register
+def _(strategy: NoiseSum, names: list[str]) -> canvas.Figure:
+    return _joined(strategy, names) if strategy.joined else _of_blocks(strategy, names)
+
+
+@_drawn.register
+def _(strategy: ProductStrategy, names: list[str]) -> canvas.Figure:
+    return _of_blocks(strategy, names)
+
+
+def _joined(strategy: NoiseSum, names: list[str]) -> canvas.Figure:
+    """Rows over several attributes, one picture a block: all rows over all values of the attributes together."""
+    products = len(strategy.blocks)
+    rest = f"; {products} more block{'s' if products > 1 else ''} of products of rows" if products else ""
+    title = "Which noise? A number for every value, and for every row over several attributes."
+    figure = canvas.new_figure(title, height=1.0 + 3.0 * len(strategy.joined), note=f"Drawn: rows{rest}.")
+    axes = figure.subplots(len(strategy.joined), 1, squeeze=False)
+    for block, (axis,) in zip(strategy.joined, axes, strict=True):
+        rows = np.ldexp(block.rows.astype(np.float64), -block.bits)
+        if rows.size:
+            _heat(axis, _pooled(rows)[0], rows.shape)
+        axis.set_title(f"hides {names[block.hides]}", fontsize=9)
+        axis.set_xlabel("value of " + " and ".join(names[i] for i in block.axes), fontsize=9)
+        axis.set_ylabel("row", fontsize=9)
+        axis.tick_params(labelsize=8)
+    return figure
+
+
+def _of_blocks(strategy: ProductStrategy | NoiseSum, names: list[str]) -> canvas.Figure:
     blocks = sorted(strategy.blocks, key=lambda block: -block.num_rows)[:_MOST_BLOCKS]
     columns = min(_MOST_FACTORS, max(len(block.integers) for block in blocks))
     figure = canvas.new_figure(

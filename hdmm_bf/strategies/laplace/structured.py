@@ -30,7 +30,7 @@ _WHY = {
     unions.NAME: "several products of queries: each, or each group of tables, is measured by itself with its share of "
     "the budget",
     directions.NAME: "noise for the moves along every attribute by itself, added up: none pays for the others, and "
-    "each knows the totals that its moves leave alone",
+    "each knows the totals that its moves leave alone; by rows over several attributes at once where that is better",
     balls.ORDINARY: "rows of ordinary privacy: an edge takes one record away and adds another, however far apart",
 }
 _FLOOR = "a known mechanism, kept by its factors: nothing that was searched is better"
