@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol, final, runtime_checkable
+from typing import NamedTuple, final
 
 import numpy as np
 
-from hdmm_bf import _linalg as la
 from hdmm_bf._types import RealVector, SquareMatrix
+from hdmm_bf.strategies.gaussian.whole import Kernel
 
 _NEWEST = 0.5
 """Share of the newest matrix in the mean."""
@@ -31,23 +31,6 @@ _FAR = 10
 """Gaps from the bound beyond which a second turn is the last: the ascent has more to do than the rounding."""
 
 
-@runtime_checkable
-class Boxed(Protocol):
-    """What rounding asks of a problem."""
-
-    def distances(self, X: SquareMatrix) -> RealVector:
-        """Return d_e(X)."""
-
-    def variances(self, Y: SquareMatrix) -> RealVector:
-        """Return v_i(Y)."""
-
-    def move_distances(self, X: SquareMatrix, change: RealVector) -> SquareMatrix:
-        """Return X with every d_e moved."""
-
-    def move_variances(self, Y: SquareMatrix, change: RealVector) -> SquareMatrix | None:
-        """Return Y with every v_i moved, where that is known."""
-
-
 class Rounded(NamedTuple):
     """A matrix X and the product of its largest variance and its largest distance."""
 
@@ -59,7 +42,7 @@ class Rounded(NamedTuple):
 class TwoBoxes:
     """The mean of what was rounded so far."""
 
-    def __init__(self, forms: Boxed, *, gap: float) -> None:
+    def __init__(self, forms: Kernel, *, gap: float) -> None:
         self.forms, self.gap = forms, gap
         self.mean: SquareMatrix | None = None
 
@@ -78,17 +61,16 @@ class TwoBoxes:
         v_top = (1 + _AIM * self.gap) * bound / top
         for turn in range(_TURNS):
             X = self.forms.move_distances(X, np.minimum(top - d, 0.0))
-            Y = la.inverse(X)
+            Y = self.forms.covariance(X)
             if Y is None:
                 return
-            Y = la.symmetric(Y)
             v = self.forms.variances(Y)
             made = Rounded(float(v.max() * self.forms.distances(X).max()), X)
             yield made
             last = turn + 1 == _TURNS or (turn > 0 and made.error > (1 + _FAR * self.gap) * bound)
             moved = None if last else self.forms.move_variances(Y, np.minimum(v_top - v, 0.0))
-            back = None if moved is None else la.inverse(moved)
+            back = None if moved is None else self.forms.metric(moved)
             if back is None:
                 return
-            X = la.symmetric(back)
+            X = back
             d = self.forms.distances(X)
