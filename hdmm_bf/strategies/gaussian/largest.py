@@ -27,7 +27,7 @@ from hdmm_bf.strategies.gaussian.ascent import LIGHTEST
 from hdmm_bf.strategies.gaussian.coarse import halved, intervals, line, stretched
 from hdmm_bf.strategies.gaussian.halves import Halved
 from hdmm_bf.strategies.gaussian.secants import Secants
-from hdmm_bf.strategies.gaussian.two_boxes import Rounded, TwoBoxes
+from hdmm_bf.strategies.gaussian.two_boxes import TwoBoxes
 from hdmm_bf.strategies.gaussian.whole import Found, Kernel, Weights, Whole
 from hdmm_bf.strategies.search import Progress
 
@@ -65,7 +65,7 @@ def steps(problem: Problem, *, gap: float, start: Weights | None = None) -> Iter
     boxes = TwoBoxes(kernel, gap=gap)
     for lam, mu, found, best in _ascent(kernel, start or _from_half(problem)):
         bound = found.root_sum**2 * kernel.scale
-        made = boxes.rounded(Rounded(float(found.v.max() * found.d.max()), found.X), mu, best)
+        made = boxes.rounded(found, lam, mu, best)
         yield Progress(made.error * kernel.scale, bound, kernel.grounded(made.X), kernel.unfolded(lam, mu))
 
 
