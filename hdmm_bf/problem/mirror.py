@@ -103,9 +103,12 @@ def _query_pairs(problem: Problem) -> Pairs | None:
     answers = np.abs(problem.workload.matrix.mv(np.concatenate([x, x[::-1]], axis=1)))
     here, there = answers[:, 0], answers[:, _PROBES]
     low, high = np.minimum(here, there), np.maximum(here, there)
-    _, first, of, sizes = np.unique(low, return_index=True, return_inverse=True, return_counts=True)
+    order = np.argsort(low)
+    is_first = np.append(True, np.diff(low[order]) > 0)
+    first, of = order[is_first], np.empty_like(order)
+    of[order] = np.cumsum(is_first) - 1
     turned = np.bincount(of, np.sign(here - there))  # as many on one side as on the other
     scales = problem.goal.scales(problem.workload)
     other = answers[:, 1] + answers[:, _PROBES + 1]
     alike = all(np.array_equal(each[first][of], each) for each in (high, scales, other))
-    return Pairs(of, first, sizes.astype(np.float64)) if alike and not np.any(turned) else None
+    return Pairs(of, first, np.bincount(of).astype(np.float64)) if alike and not np.any(turned) else None

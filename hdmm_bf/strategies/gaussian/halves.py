@@ -163,8 +163,8 @@ class Halved:
     def move_variances(self, Y: SquareMatrix, change: RealVector) -> SquareMatrix | None:
         """Return Y with every v_i moved, where the workload has a closed form for it."""
         C = self.matrix.from_quadratic(change[self.mirror.queries.of] * self.scale / self.scales)
-        if C is None:
-            return None
+        if C is None or not self.halves.public:
+            return None if C is None else np.asarray(Y + C)
         kept = self.grounding.kept
         return np.asarray(Y + self.grounding.expand(self.grounding.expand(C[np.ix_(kept, kept)]).T))
 
