@@ -7,7 +7,7 @@
 v(X) and d(X) at the minimiser X(lam, mu) of tr(V X^-1) + tr(L X) are twice the gradient of f: log f rises along their
 logarithms (`secants`). f is close to its maximum long before the last query and the last edge are below f: `two_boxes`
 rounds X(lam, mu) to a strategy that is nearer to it. Ranges and prefixes of a line start from the weights of half as
-many cells (`coarse`).
+many cells (`coarse`). Problems that look the same from both ends are searched in two `halves`.
 """
 
 from __future__ import annotations
