@@ -120,7 +120,8 @@ class AllRange(Matrix):
     def _quadratic(self, C: Float64[np.ndarray, "n n b"]) -> Float64[np.ndarray, "m b"]:
         """With S_ij the sum of C over cells below i and below j: S_hh + S_ll - S_lh - S_hl at a range's ends."""
         S = np.zeros((C.shape[2], self.n + 1, self.n + 1))
-        np.cumsum(np.moveaxis(C, 2, 0), axis=1, out=S[:, 1:, 1:])
+        S[:, 1:, 1:] = np.moveaxis(C, 2, 0)
+        _sum_rows(S)
         np.cumsum(S, axis=2, out=S)
         diagonal = np.einsum("bii->bi", S).copy()
         S *= -2.0  # C is symmetric, and so is S
@@ -143,16 +144,19 @@ class AllRange(Matrix):
     def _weighted_gram(self, weights: Float64[np.ndarray, "m b"]) -> Float64[np.ndarray, "n n b"]:
         """Cells i <= j are both in the ranges that start at i or before and end at j or after."""
         around = np.zeros((weights.shape[1], self.n, self.n))
-        around[:, self._contained] = weights.T
-        np.cumsum(around, axis=1, out=around)
+        for each, column in zip(around, weights.T, strict=True):
+            each.reshape(-1)[self._contained] = column
+        _sum_rows(around)
         from_far = around[:, :, ::-1]
         np.cumsum(from_far, axis=2, out=from_far)
-        return np.moveaxis(np.where(self._contained, around, around.transpose(0, 2, 1)), 0, 2)
+        upper = np.tri(self.n, dtype=bool).T
+        return np.moveaxis(np.where(upper, around, around.transpose(0, 2, 1)), 0, 2)
 
-    @property
-    def _contained(self) -> np.ndarray:
-        """Where the lower end is not above the upper one, in the order of the rows."""
-        return np.tri(self.n, dtype=bool).T
+    @cached_property
+    def _contained(self) -> IndexArray:
+        """Where a range's lower and upper end meet, in a flat table of n by n, in the order of the rows."""
+        low, high = np.triu_indices(self.n)
+        return np.asarray(low * self.n + high)
 
     def _sparse(self) -> SparseMatrix:
         return self._as_boxes()._sparse()
@@ -169,6 +173,12 @@ class AllRange(Matrix):
             np.minimum(i[rows, None] + 1, i + 1, out=block)
             block *= np.minimum(self.n - i[rows, None], self.n - i)
         return gram
+
+
+def _sum_rows(tables: Float64[np.ndarray, "b r c"]) -> None:
+    """Cumulative sums down the rows, in place: whole rows at a time, three times faster than cumsum."""
+    for row in range(1, tables.shape[1]):
+        tables[:, row] += tables[:, row - 1]
 
 
 def _of_distances(g: SquareMatrix) -> SquareMatrix:

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 import hdmm_bf as bf
-from hdmm_bf.problem.forms import edge_forms
 from hdmm_bf.problem.goal import Goal
-from hdmm_bf.problem.query_forms import query_forms
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.gaussian import coarse, largest
 from hdmm_bf.strategies.gaussian.secants import Secants
-from hdmm_bf.strategies.gaussian.two_boxes import Rounded, TwoBoxes
+from hdmm_bf.strategies.gaussian.two_boxes import TwoBoxes
+from hdmm_bf.strategies.gaussian.whole import Weights
 from hdmm_bf.strategies.search import search
 from tests.support import goals
 from tests.support.mistakes import _as_users_run_it  # noqa: F401  (checks of types in every step take long)
@@ -86,7 +85,7 @@ def test_where_a_search_starts_is_not_what_it_finds(queries, graph):
     """From half as many cells and from equal weights: no bound of one is above a value of the other, and both end."""
     problem = asked(queries, graph)
     m, e = problem.workload.num_queries, problem.policy.num_edges
-    equal = largest.Proof(np.full(m, 1 / m), np.full(e, 1 / e))
+    equal = Weights(np.full(m, 1 / m), np.full(e, 1 / e))
     found = [search(largest.steps(problem, gap=2e-3, start=s), gap=2e-3) for s in (None, equal)]
     assert all(one.status == "converged" for one in found)
     assert max(one.bound for one in found) <= min(one.error for one in found) * (1 + 1e-9)
@@ -131,23 +130,23 @@ def test_the_ascent_lets_weights_vanish_faster_than_plain_steps_do():
 @pytest.mark.parametrize(("queries", "graph"), [("all-range:6", "threshold:6:2"), ("prefix:6", "unbounded:6")])
 def test_rounding_tells_the_value_of_the_matrix_that_it_returns_and_is_never_worse(queries, graph):
     problem = asked(queries, graph)
-    kernel = largest.Kernel(query_forms(problem), edge_forms(problem.P))
+    kernel = largest.kernel_of(problem)
     rng = np.random.default_rng(3)
     W, P = goals.grounded(problem.workload.matrix.dense(), problem.policy.edges.tolist())
     boxes = TwoBoxes(kernel, gap=1e-2)
-    lam, mu = (rng.dirichlet(np.ones(size)) for size in (kernel.queries.count, kernel.edges.num_edges))
-    for _ in range(4):
+    lam, mu = (rng.dirichlet(np.ones(size)) for size in kernel.counts)
+    for _ in range(9):
         found = kernel.at(lam, mu)
-        newest = Rounded(float(found.v.max() * found.d.max()), found.X)
-        made = boxes.rounded(newest, mu, found.dual.root_sum**2)
-        assert made.error <= newest.error
-        assert made.error * kernel.scale == pytest.approx(goals.variances(W, P, made.X).max(), rel=1e-9)
+        made = boxes.rounded(found, lam, mu, found.root_sum**2)
+        assert made.error <= found.v.max() * found.d.max()
+        true = goals.variances(W, P, kernel.grounded(made.X)).max()
+        assert made.error * kernel.scale == pytest.approx(true, rel=1e-9)
         lam, mu = lam * found.v / (lam @ found.v), mu * found.d / (mu @ found.d)
 
 
 def test_a_rounded_matrix_is_better_than_every_one_that_was_not():
     problem = asked("all-range:16", "unbounded:16")
-    kernel = largest.Kernel(query_forms(problem), edge_forms(problem.P))
+    kernel = largest.kernel_of(problem)
     found = [step.found for step in itertools.islice(largest._ascent(kernel, None), 12)]
     plain = [one.v.max() * one.d.max() * kernel.scale for one in found]
     rounded = list(itertools.islice(largest.steps(problem, gap=1e-3), 12))

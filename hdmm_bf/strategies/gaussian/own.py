@@ -26,12 +26,10 @@ from hdmm_bf import _linalg as la
 from hdmm_bf._checks import fail
 from hdmm_bf._types import RealVector, SquareMatrix
 from hdmm_bf.bounds.dense import uniform
-from hdmm_bf.problem.forms import edge_forms
 from hdmm_bf.problem.goal import Function, is_public_query
-from hdmm_bf.problem.query_forms import query_forms
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.gaussian.ascent import Momentum
-from hdmm_bf.strategies.gaussian.largest import Found, Kernel
+from hdmm_bf.strategies.gaussian.whole import Found, Whole
 from hdmm_bf.strategies.search import Progress
 
 if TYPE_CHECKING:
@@ -145,7 +143,7 @@ def steps(problem: Problem, *, gap: float) -> Iterator[Progress[SquareMatrix, Pr
         gap: the proven gap aimed at.
     """
     phi = OwnFunction(problem)
-    kernel = Kernel(query_forms(problem), edge_forms(problem.P))
+    kernel = Whole(problem)
     momentum = Momentum(np.log(uniform(kernel.edges.num_edges)))
     found = kernel.at(uniform(kernel.queries.count), momentum.weights())
     log_r = np.log(_variances(kernel, found.v, found.d))
@@ -178,12 +176,12 @@ def _raised(slope: RealVector) -> RealVector:
     return np.asarray(np.maximum(slope, _LEAST_WEIGHT * slope.max()))
 
 
-def _root_sum(kernel: Kernel, found: Found, slope: RealVector, raised: np.ndarray, mu: RealVector) -> float:
+def _root_sum(kernel: Whole, found: Found, slope: RealVector, raised: np.ndarray, mu: RealVector) -> float:
     """f(slope, mu): that of the weights in use, unless some were raised; f of raised weights proves too much."""
-    return kernel.dual(slope, mu).root_sum if np.any(raised) else found.dual.root_sum
+    return kernel.dual(slope, mu).root_sum if np.any(raised) else found.root_sum
 
 
-def _variances(kernel: Kernel, v: RealVector, d: RealVector) -> RealVector:
+def _variances(kernel: Whole, v: RealVector, d: RealVector) -> RealVector:
     """Variances at sensitivity 1."""
     return seen(v * float(d.max()) * kernel.scale)
 
@@ -194,7 +192,7 @@ def seen(v: RealVector) -> RealVector:
 
 
 def _log_bound(
-    kernel: Kernel,
+    kernel: Whole,
     value: float,
     b: RealVector,
     log_r: RealVector,
