@@ -1,8 +1,8 @@
 """Gaussian and pure releases together, beside oracles that share nothing with the package.
 
-Pure losses are whole multiples of a small unit here, so that their sums are exact on its lattice: for the convolution in
-this file, and for the privacy-loss distributions of Google's dp-accounting (dependency group `accounting`), whose rounding
-is left with normal noise alone, once up and once down.
+Pure losses are whole multiples of a small unit here, so that their sums are exact on its lattice: for the convolution
+in this file, and for the privacy-loss distributions of Google's dp-accounting (dependency group `accounting`), which
+round normal noise alone, once up and once down.
 """
 
 import math
@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hdmm_bf.release.ledger import composition
+from hdmm_bf.release.ledger import Entry, Total, composition, losses, within
+from hdmm_bf.release.privacy import zcdp_epsilon
 
 UNIT = 1e-3
 
@@ -102,9 +103,51 @@ def by_accountant(mu, pures, epsilon, *, pessimistic):
     return made.get_delta_for_epsilon(epsilon)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mu", "pures", "epsilon"), MIXTURES)
 def test_a_mixture_beside_the_privacy_loss_distributions_of_dp_accounting(mu, pures, epsilon):
     """Never below its estimate from below, and within 1 % of its estimate from above."""
     low, high = (by_accountant(mu, pures, epsilon, pessimistic=way) for way in (False, True))
     ours = found(mu, pures, epsilon)
     assert low <= ours == pytest.approx(high, rel=0.01)
+
+
+# ---------------------------------------------------------------- pure releases alone
+
+
+def pure(epsilon):
+    return Entry("now", "people", "line:4", "laplace", repr(epsilon), None, None, None)
+
+
+PURES = [(100,) * 100, spread(1, 200, 80, 7), (1000,) * 12, spread(1, 40, 1000, 8)]
+
+
+def least_epsilon(pures, delta):
+    """The least epsilon of pure losses at a delta, by bisection over the lattice."""
+    low, high = 0.0, sum(pures) * UNIT
+    while high - low > 1e-10 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if by_convolution(0, pures, middle) > delta else (low, middle)
+    return high
+
+
+@pytest.mark.parametrize("pures", PURES)
+@pytest.mark.parametrize("delta", [1e-6, 1e-9])
+def test_pure_releases_alone_lose_what_their_optimal_composition_says(pures, delta):
+    """Never less, within 1 % of it in epsilon, and less than by way of zCDP."""
+    truth, entries = least_epsilon(pures, delta), [pure(k * UNIT) for k in pures]
+    spent = losses.balance(Total(repr(1e3), repr(delta)), "people", entries)
+    assert truth * (1 - 1e-9) <= spent.epsilon_exact <= 1.01 * truth
+    assert spent.epsilon_exact < zcdp_epsilon(float(spent.rho), delta) * 0.97
+    assert within(Total(repr(1.01 * truth), repr(delta)), entries)
+    assert not within(Total(repr(truth * (1 - 1e-6)), repr(delta)), entries)
+
+
+def test_what_is_left_beside_pure_releases_can_be_spent_and_a_thousandth_more_cannot():
+    """Quotes balance: A next release of what is left is within the total, and one of a thousandth more is not."""
+    total, before = Total("6.0", "1e-06"), [pure(0.1)] * 100
+    left = losses.left_epsilon(total, before)
+    assert within(total, [*before, pure(left)])
+    assert not within(total, [*before, pure(left * 1.001)])
+    mu = losses.left_mu(total, before)
+    assert by_convolution(mu, (100,) * 100, 6.0) <= 1e-6 < by_convolution(mu * 1.001, (100,) * 100, 6.0)

@@ -9,10 +9,10 @@ loss is epsilon or -epsilon. Losses of independent releases add up, so with l th
 delta_mu being that of the Gaussian mechanism, at negative arguments too, and (1 - e^epsilon)_+ where there is no normal
 noise. Both theorems hold when later releases are chosen in sight of earlier ones.
 
-Sums of many coins are kept on a grid. An outcome of loss l between grid points a < b is split into one of loss a and one
-of loss b, so that its probability stays what it was on both of two neighbours: under the first the share of b is
-(1 - e^(a-l)) / (1 - e^(a-b)). Who sees which of the two it was can forget it, so what is split loses no less (Doroshenko
-et al. 2022); the loss keeps its mean, in e^-l, and splitting costs the square of the grid's step only.
+Sums of many coins are kept on a grid. An outcome of loss l between grid points a < b is split into one of loss a and
+one of loss b, so that its probability stays what it was on both of two neighbours: under the first the share of b is
+(1 - e^(a-l)) / (1 - e^(a-b)). Who sees which of the two it was can forget it, so what is split loses no less
+(Doroshenko et al. 2022); e^-l keeps its mean, and splitting costs the square of the grid's step only.
 
 Guarantees:
     `delta_above` is never below the truth.
@@ -33,8 +33,8 @@ from hdmm_bf._types import RealVector
 
 _POINTS = 2**15
 _POINTS_EACH = 48
-"""Grid points up to the sum of the epsilons, in all and for each release, whichever is more: a release then has at least
-48 of them on the average, and splitting adds about 48^-2 / 6 to the variance of its loss."""
+"""Grid points up to the sum of the epsilons, in all and for each release, whichever is more: a release has at least 48
+of them on the average then, and splitting adds a share of about 48^-2 / 6 to the variance of its loss."""
 
 _TAIL = 1e-40
 _TRIMMED = 32
