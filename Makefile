@@ -24,7 +24,7 @@ unit: $(READY)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 slow: $(READY)
-	$(BIN)/python -m pip install --quiet --group spark
+	$(BIN)/python -m pip install --quiet --group spark --group accounting
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow
 
 # The suite on every supported Python that is on the PATH, with the newest dependencies that there are for it, then on

@@ -102,21 +102,6 @@ def test_mixtures_lose_what_the_enumeration_of_their_losses_says(mu, pures, epsi
         assert laplace_delta(mu, pures, epsilon) < found
 
 
-@pytest.mark.parametrize("pures", [(0.3,) * 40, tuple(np.linspace(0.01, 0.4, 60))])
-def test_a_mixture_beside_the_accountant_of_dp_accounting(pures):
-    accounting = pytest.importorskip("dp_accounting")
-    from dp_accounting.pld import common
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    made = pld.from_gaussian_mechanism(1.0, sensitivity=0.5, value_discretization_interval=1e-4)
-    for e in pures:
-        coin = common.DifferentialPrivacyParameters(float(e), 0)
-        made = made.compose(pld.from_privacy_parameters(coin, value_discretization_interval=1e-4))
-    assert accounting
-    found = composition.delta_above(0.5, pures, 8.0)
-    assert found == pytest.approx(made.get_delta_for_epsilon(8.0), rel=0.01)
-
-
 def test_a_ledger_accepts_a_mixture_up_to_its_exact_loss_only(path):
     entries = [normal(0.5), *[pure(0.3)] * 3]
     rest = 1.0

@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
@@ -56,6 +57,7 @@ def test_zcdp_composition_is_accepted_where_plain_addition_is_not(path):
     assert best_epsilon(paid * rho, delta) <= total < best_epsilon((paid + 1) * rho, delta)
 
 
+@pytest.mark.slow
 def test_zcdp_composition_agrees_with_dp_accounting():
     accounting = pytest.importorskip("dp_accounting")
     sigma, delta = 10.0, 1e-6
@@ -71,16 +73,26 @@ def test_zcdp_composition_agrees_with_dp_accounting():
 
 
 def test_pure_epsilon_counts_as_half_its_square_in_zcdp(path):
-    """Quotes within: pure epsilon counts as rho = epsilon^2 / 2."""
+    """Quotes within: Pure epsilon counts as rho = epsilon^2 / 2."""
     ledger = Ledger(path, rho=1.0, new=True)
     for _ in range(8):
         pay(ledger, 0.5)
     refused(lambda: pay(ledger, 1e-9), "total of rho = 1.0")
+
+
+def test_pure_epsilons_alone_are_as_many_as_their_optimal_composition_allows():
+    """Quotes within: alone as the sum of coins that it is; n coins show epsilon k times with binomial probability."""
     entry = Entry("now", "people", "line:4", "laplace", "0.01", None, None, None)
     total = Total("2.0", "1e-06")
+
+    def delta(number):
+        k = np.arange(number + 1)
+        chances = stats.binom.pmf(k, number, 1 / (1 + math.exp(-0.01)))
+        return math.fsum(chances * -np.expm1(np.minimum(2.0 - 0.01 * (2 * k - number), 0.0)))
+
     most = bisect.bisect_left(range(10_000), True, key=lambda number: not within(total, [entry] * number)) - 1
-    assert most > 200, "zCDP adds the squares"
-    assert best_epsilon(most * 0.01**2 / 2, 1e-6) <= 2 < best_epsilon((most + 1) * 0.01**2 / 2, 1e-6)
+    assert delta(most) <= 1e-6 < delta(most + 1)
+    assert best_epsilon(most * 0.01**2 / 2, 1e-6) > 2, "more than by way of zCDP"
 
 
 def test_losses_of_both_kinds_of_noise_add_up(path):

@@ -9,6 +9,8 @@ import pytest
 
 import hdmm_bf as bf
 from hdmm_bf.release.privacy import noise_variance
+from hdmm_bf.strategies.records import EdgeStrategy
+from tests.support.fits import shipped
 
 GAUSSIAN = [{"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 0.1, "delta": 1e-9}, {"rho": 0.5}]
 LAPLACE = [{"epsilon": 1.0}, {"epsilon": 30.0}]
@@ -19,6 +21,13 @@ FITS = {
         "prefix:6",
         "threshold:6:2",
         {"noise": "laplace", "family": "p-identity", "max_steps": 4},
+        LAPLACE,
+    ),
+    "tree norm": ("all-range:8", "threshold:8:2", {"noise": "norm", "family": "chain", "max_steps": 1}, LAPLACE),
+    "sums of noise": (
+        "all-range:3x3",
+        "threshold:3x3:1",
+        {"noise": "laplace", "family": "directions", "max_seconds": 5.0},
         LAPLACE,
     ),
     "tables": ("marginals:3x2x2:2", "sensitive:3x2x2:0,1", {"family": "marginals"}, GAUSSIAN),
@@ -32,16 +41,27 @@ FITS = {
 }
 
 
+def normal_edges():
+    """Identity on edges off a tree, with Gaussian noise."""
+    problem = bf.problem("prefix:6", "threshold:6:2")
+    identity = np.eye(problem.policy.num_edges, dtype=np.int64) << 20
+    return shipped(problem, EdgeStrategy(identity, 20, "identity on edges"), "gaussian")
+
+
 @pytest.fixture(scope="module")
 def fits():
-    return {name: bf.fit(W, G, **options) for name, (W, G, options, _) in FITS.items()}
+    made = {name: bf.fit(W, G, **options) for name, (W, G, options, _) in FITS.items()}
+    return {**made, "normal edges off a tree": normal_edges()}
 
 
-@pytest.mark.parametrize("name", FITS)
+BUDGETS = {name: budgets for name, (*_, budgets) in FITS.items()} | {"normal edges off a tree": GAUSSIAN}
+
+
+@pytest.mark.parametrize("name", BUDGETS)
 def test_every_prediction_is_that_of_the_release(fits, name):
     """Quotes Facts.expected_error: The same as of `plan`, as are `rmse`, `per_query_stddev` and `epsilon_for`."""
     fit = fits[name]
-    for budget in FITS[name][3]:
+    for budget in BUDGETS[name]:
         out = bf.release(fit, np.ones(fit.problem.policy.num_cells, dtype=int), **budget)
         mean = float(np.sqrt(np.mean(out.stddev**2)))
         assert bf.plan(fit, **budget).rmse == pytest.approx(mean, rel=1e-9)

@@ -88,6 +88,7 @@ def test_conversions_to_epsilon_and_delta_are_those_of_the_literature(rho, delta
     assert zcdp_rho(epsilon, delta) == pytest.approx(rho, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rho", "delta"), ZCDP)
 def test_conversions_agree_with_dp_accounting(rho, delta):
     """Theirs minimise over a list of orders, so it is at least ours; with a fine list it is the same."""
@@ -112,6 +113,7 @@ def test_discrete_gaussian_noise_at_that_rho_keeps_epsilon_and_delta(epsilon, de
             assert bool(excess <= delta) == fine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.5, 1e-9)])
 def test_the_noise_of_zcdp_is_enough_for_the_accountant_of_dp_accounting(epsilon, delta):
     """Privacy loss distributions of the discrete Gaussian: tight, so 0.85 of the noise must be too little."""

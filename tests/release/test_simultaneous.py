@@ -39,6 +39,11 @@ FITS = {
         {"epsilon": 1.0},
     ),
     "blocks": (marginals, {"rho": 0.1}),
+    "bases": (lambda: bf.fit("all-range:3x3", "threshold:3x3:1", family="bases"), {"rho": 0.1}),
+    "laplace, sums of noise": (
+        lambda: bf.fit("all-range:3x3", "threshold:3x3:1", noise="laplace", family="directions", max_seconds=2.0),
+        {"epsilon": 1.0},
+    ),
 }
 
 
@@ -68,7 +73,8 @@ def test_all_answers_are_inside_as_often_as_the_level_says(name):
     lumps = 0.06 if name == "norm" else 0.0  # whole numbers: the largest error has few values
     assert LEVEL - room <= share(width) <= LEVEL + above + room + lumps
     low, high = first.interval(LEVEL)
-    assert share((high - low) / 2) < LEVEL - room
+    if name != "laplace, sums of noise":  # there single answers have a tail bound, which is wide
+        assert share((high - low) / 2) < LEVEL - room
     assert share(0.7 * width) < LEVEL - room
     exact = fit.recovery.variances(fit.problem.workload, settled) == 0
     assert np.all(width[exact] == 0)

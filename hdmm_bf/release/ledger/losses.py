@@ -167,23 +167,28 @@ class _Sums:
             return True
         if room == 0 or self.rho > _LARGEST_RHO:
             return False
-        if self.mu_squared:  # normal noise, whose delta is known exactly
-            return self._composed(limit) <= room or self._by_rho(limit, room)
-        return self._by_rho(limit, room)
+        return (self._is_known and self._composed(limit) <= room) or self._by_rho(limit, room)
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether every loss is a pure epsilon or that of normal noise, so that what they lose together is known."""
+        return self.mu_squared is not None and bool(self.mu_squared or self.pures)
 
     def _composed(self, epsilon: Fraction) -> Fraction:
         """A bound of delta, exact without pure losses and close from above with them."""
-        mu = composition.root_above(self.mu_squared or Fraction(0))
+        lower = math.nextafter(float(epsilon), 0.0)
+        if not self.mu_squared:
+            return Fraction(composition.delta_above(0.0, self.pures, lower))
+        mu = composition.root_above(self.mu_squared)
         if not self.pures:
             return analytic.delta_enclosure(mu, epsilon)[1]
-        lower = math.nextafter(float(epsilon), 0.0)
         return Fraction(composition.delta_above(math.nextafter(float(mu), math.inf), self.pures, lower))
 
     def epsilon_exact(self, delta: float) -> float | None:
         """The epsilon of normal and pure noise together at a delta; None where nothing better than sums is known."""
-        if not self.mu_squared:
+        if not self._is_known:
             return None
-        if not self.pures:
+        if self.mu_squared and not self.pures:
             return analytic.epsilon_for(composition.root_above(self.mu_squared), delta)
         return _least(lambda epsilon: self._composed(Fraction(epsilon)) <= Fraction(delta))
 
@@ -196,8 +201,9 @@ def within(total: Total, entries: list[Entry]) -> bool:
     """Whether losses are proven to stay within a total, by plain addition or by addition in zCDP.
 
     Guarantees:
-        Additions are exact. Pure epsilon counts as rho = epsilon^2 / 2. Rounded normal noise counts as what it is,
-        mu-GDP: alone exactly, and beside pure epsilon by a privacy loss distribution that is rounded up.
+        Additions are exact. Pure epsilon counts as rho = epsilon^2 / 2, and alone as the sum of coins that it is.
+        Rounded normal noise counts as what it is, mu-GDP: alone exactly, and beside pure epsilon by a privacy loss
+        distribution that is rounded up.
     """
     return _Sums.of(entries).within(total)
 
