@@ -105,16 +105,26 @@ def _shown(fit: Fit, released: Released) -> list[str]:
 
 
 def _values(columns: dict[str, list[Any]]) -> dict[str, list[str]]:
-    """Return the columns of the attributes of one table; intervals of one value each are that value."""
+    """Return the columns of the attributes of one table; intervals of one value each are that value.
+
+    What nothing is said of is summed over, but one end of an interval alone is where there is no limit.
+    """
     told = {key: cells for key, cells in columns.items() if any(cell is not None for cell in cells)}
     found = {}
     for key, cells in told.items():
         name = key.removesuffix("_hi")
-        if key.endswith("_lo") and cells == told.get(f"{key.removesuffix('_lo')}_hi"):
-            found[key.removesuffix("_lo")] = cells
+        other = key.removesuffix("_lo") + "_hi" if key.endswith("_lo") else f"{name}_lo"
+        if key.endswith("_lo") and cells == told.get(other):
+            found[key.removesuffix("_lo")] = _written(cells, cells)
         elif not (key.endswith("_hi") and name in found):
-            found[key] = cells
-    return {key: ["all" if cell is None else str(cell) for cell in cells] for key, cells in found.items()}
+            found[key] = _written(cells, told.get(other, cells))
+    return found
+
+
+def _written(cells: list[Any], others: list[Any]) -> list[str]:
+    """Write the cells of a column beside those of the other ends."""
+    ends = zip(cells, others, strict=True)
+    return [str(a) if a is not None else "all" if b is None else "no limit" for a, b in ends]
 
 
 def _intervals(numbers: dict[str, RealVector]) -> dict[str, list[str]]:

@@ -196,6 +196,18 @@ def test_text_in_charts_is_readable_on_a_phone():
     assert 340 / (72 * figure.get_figwidth()) * 8 >= 8
 
 
+def test_tables_leave_out_what_they_sum_over_and_ends_without_a_limit_say_so(tmp_path):
+    people = bf.domain.of(pay=bf.domain.bins([0, 10, float("inf")]), sex=["F", "M"])
+    fit = bf.fit(bf.ranges("pay") + bf.table("sex") + bf.total(), bf.policies(pay="line", sex="line"), domain=people)
+    write_answers(bf.release(fit, [9, 8, 7, 6], **BUDGET), tmp_path / "a.csv", level=0.9)
+    html = section(render(fit, release=tmp_path / "a.csv"), "release")
+    heads = [re.findall(r"<th scope[^>]*>(.*?)</th>", part) for part in html.split("<h3>")[1:]]
+    numbers = ["estimate", "stddev", "low to high"]
+    assert heads == [["pay_lo", "pay_hi", *numbers], ["sex", *numbers], numbers]
+    ends = [row[:2] for row in cells(html) if len(row) == 5]
+    assert ends == [["0", "10"], ["0", "no limit"], ["10", "no limit"]]
+
+
 def test_intervals_of_one_value_and_processed_numbers_are_shown_as_people_print_them(tmp_path):
     """A range table beside a plain one has two columns for ages in the file; the plain table shows its ages once."""
     people = bf.domain.of(age=bf.domain.whole(20, 22), sex=["F", "M"])
