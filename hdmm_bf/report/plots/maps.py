@@ -122,10 +122,8 @@ def _label(axis: canvas.Axes, names: Sequence[str], middles: RealMatrix, dark: S
         return
     from matplotlib.patheffects import withStroke
 
-    inks = {False: ("black", "white"), True: ("white", "black")}
     for name, place, inverse in zip(names, middles, dark, strict=True):
-        colour, around = inks[inverse]
-        halo = [withStroke(linewidth=1.5, foreground=around, alpha=0.6)]
+        colour, halo = ("white", []) if inverse else ("black", [withStroke(linewidth=2, foreground="white")])
         label = _in_lines(canvas.shortened(name, _LONGEST_LABEL))
         style: dict[str, Any] = {
             "ha": "center",
