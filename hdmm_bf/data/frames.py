@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ _INSTALL = "Install pandas, polars or pyarrow, and narwhals: pip install 'hdmm-b
 def frame(columns: Mapping[str, Sequence[Any]], library: str | None = None, *, where: str = "to_frame") -> Any:
     """Return named columns as a frame of a library; by default of the one that is loaded, or else installed.
 
-    Missing cells are None; in pandas, whole numbers beside missing cells stay whole, in a column of objects.
+    Missing cells are null; in pandas, whole numbers beside them stay whole, as Int64.
     """
     chosen: Any = _library(library, where)
     if importlib.util.find_spec("narwhals") is None:
@@ -41,6 +42,12 @@ def _library(library: str | None, where: str) -> str:
 
 def _mixed(cells: Sequence[Any]) -> Any:
     """Keep whole numbers beside missing cells whole: pandas would turn them into floats."""
-    if any(cell is None for cell in cells) and any(isinstance(cell, int) for cell in cells):
-        return np.array(list(cells), dtype=object)
-    return cells
+    known = [cell for cell in cells if cell is not None]
+    if len(known) == len(cells) or not any(isinstance(cell, int) for cell in known):
+        return cells
+    fitting = all(isinstance(cell, int) and abs(cell) < 2**63 for cell in known)
+    return (
+        importlib.import_module("pandas").array(list(cells), dtype="Int64")
+        if fitting
+        else np.array(list(cells), dtype=object)
+    )

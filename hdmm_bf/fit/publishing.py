@@ -33,6 +33,8 @@ def tables(entry: dict[str, Any]) -> Tables:
         raise fail("publish", f"{surplus[0]} beside {kind}", "do not go together", advice)
     if "where" in options:
         options["where"] = {name: _condition(name, value) for name, value in options["where"].items()}
+    if "groups" in options:
+        options["groups"] = _with_intervals(options["groups"])
     make: Any = getattr(workloads, kind)
     if kind == "total":
         return make(**options)  # type: ignore[no-any-return]
@@ -47,3 +49,14 @@ def _condition(name: str, value: Any) -> Condition:
     if set(value) != {"from", "to"}:
         raise fail("publish", f"where.{name} = {value!r}", "an interval has from and to", "Write {from = 20, to = 39}.")
     return value["from"], value["to"]
+
+
+def _with_intervals(groups: Any) -> Any:
+    """Return groups with the interval that {from, to} says wherever it stands."""
+    if isinstance(groups, list):
+        return [_with_intervals(member) for member in groups]
+    if not isinstance(groups, dict):
+        return groups
+    if set(groups) == {"from", "to"} and not any(isinstance(end, list | dict) for end in groups.values()):
+        return groups["from"], groups["to"]
+    return {name: _with_intervals(members) for name, members in groups.items()}

@@ -156,8 +156,8 @@ class Release:
             simultaneous: let low and high hold all true answers at once with that probability.
 
         An attribute has a column of its name, or `age_lo` and `age_hi` where intervals of it are asked for; `table` is
-        the name of the table. Attributes that a query sums over are missing. Queries that only have names have one
-        column, `query`.
+        the name of the table. What a table sums over is empty in its rows, and has no column if all tables do. Queries
+        that only have names have one column, `query`.
         """
         return frame(long_columns(self, level, queries, simultaneous), library)
 

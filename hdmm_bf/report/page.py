@@ -31,6 +31,7 @@ figcaption, .soft { color: var(--soft); font-size: 0.92rem; } figcaption { margi
 table { border-collapse: collapse; width: 100%; overflow-wrap: break-word; }
 th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.7rem 0.3rem 0; border-bottom: 1px solid var(--line); }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+th[scope=row] + td { overflow-wrap: anywhere; }
 tr.own { font-weight: 600; }
 pre { background: var(--code); padding: 0.7rem; border-radius: 0.4rem; white-space: pre-wrap; }
 @media (max-width: 30rem) {

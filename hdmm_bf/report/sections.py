@@ -25,6 +25,11 @@ _ARTICLE = (
 )
 
 
+def _with_size(name: str, size: str) -> str:
+    """Add a size to a name that does not end with it."""
+    return name if name.endswith(size) else f"{name} ({size})"
+
+
 def title(fit: Fit) -> str:
     """Name the page."""
     return f"{fit.problem.workload.title} under {fit.problem.policy.title}"
@@ -131,8 +136,8 @@ def facts(fit: Fit) -> Section:
     name = "bound of matrix mechanisms" if fit.noise == "norm" else "proven lower bound"
     bound = f"{fit.matrix_bound:.6g}" if fit.noise == "norm" and fit.matrix_bound > 0 else bound
     rows = [
-        ("workload", f"{record['workload']} ({_count(record['num_queries'], 'query', 'queries')})"),
-        ("policy", f"{record['policy']} ({_count(record['num_edges'], 'edge', 'edges')})"),
+        ("workload", _with_size(record["workload"], _count(record["num_queries"], "query", "queries"))),
+        ("policy", _with_size(record["policy"], _count(record["num_edges"], "edge", "edges"))),
         ("domain", _domain(fit)),
         ("noise", NAMES[fit.noise]),
         ("family", str(record["family"])),

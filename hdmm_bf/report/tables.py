@@ -105,16 +105,26 @@ def _shown(fit: Fit, released: Released) -> list[str]:
 
 
 def _values(columns: dict[str, list[Any]]) -> dict[str, list[str]]:
-    """Return the columns of the attributes of one table; intervals of one value each are that value."""
+    """Return one column an attribute of a table: values, groups, or intervals, those of one value as that value."""
     told = {key: cells for key, cells in columns.items() if any(cell is not None for cell in cells)}
     found = {}
     for key, cells in told.items():
-        name = key.removesuffix("_hi")
-        if key.endswith("_lo") and cells == told.get(f"{key.removesuffix('_lo')}_hi"):
-            found[key.removesuffix("_lo")] = cells
-        elif not (key.endswith("_hi") and name in found):
-            found[key] = cells
-    return {key: ["all" if cell is None else str(cell) for cell in cells] for key, cells in found.items()}
+        name = key[: -len("_lo")]
+        if key.endswith("_lo") and f"{name}_hi" in columns:
+            pairs = zip(cells, columns[f"{name}_hi"], strict=True)
+            found[name] = [_interval(first, last) for first, last in pairs]
+        elif key.endswith("_hi") and f"{name}_lo" in columns:
+            found.setdefault(name, [_interval(None, last) for last in cells])
+        else:
+            found[key] = ["all" if cell is None else str(cell) for cell in cells]
+    return found
+
+
+def _interval(first: Any, last: Any) -> str:
+    """Write an interval; an end that is missing is where there is no limit, and both where all is counted."""
+    if first is None or last is None:
+        return "all" if first is last else f"below {last}" if first is None else f"{first} or more"
+    return str(first) if first == last else f"{first} to {last}"
 
 
 def _intervals(numbers: dict[str, RealVector]) -> dict[str, list[str]]:

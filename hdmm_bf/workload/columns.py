@@ -1,14 +1,14 @@
 """Queries in columns: one row a query, one column an attribute, or two where intervals of it are asked for.
 
 What a cell holds is what people call the value: its label, a number where labels are whole numbers or there are none,
-and the edges of its interval where values are intervals.
+and the edges of its interval where values are intervals. Cells of an attribute that a table sums over are empty.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from hdmm_bf.workload.layout import Block, Layout, Part
 
 if TYPE_CHECKING:
     from hdmm_bf.workload.queries import Workload
+
+T = TypeVar("T")
 
 TABLE, QUERY = "table", "query"
 NUMBERS = ("estimate", "stddev", "low", "high", "processed", "processed_low", "processed_high")
@@ -53,10 +55,22 @@ def columns(workload: Workload) -> dict[str, list[Any]]:
     layout, domain = workload.layout, workload.domain
     if layout is None:
         return {QUERY: workload.names()}
-    found: dict[str, list[Any]] = {TABLE: [block.name for block in layout.blocks for _ in range(block.num_queries)]}
-    for i in range(domain.num_attributes):
-        for name, cells in _attribute(domain, layout, i).items():
-            found[_free(name, (QUERY, *NUMBERS, *found))] = cells
+    tables = [block.name for block in layout.blocks for _ in range(block.num_queries)]
+    return {TABLE: tables, **_apart([_attribute(domain, layout, i) for i in range(domain.num_attributes)])}
+
+
+def column_words(workload: Workload) -> dict[str, str]:
+    """Return of every column of an attribute what stands in it, and what it says where nothing does."""
+    layout, domain = workload.layout, workload.domain
+    return {} if layout is None else _apart([_words(domain, layout, i) for i in range(domain.num_attributes)])
+
+
+def _apart(attributes: Sequence[Mapping[str, T]]) -> dict[str, T]:
+    """Put the columns of all attributes together, under names that differ."""
+    found: dict[str, T] = {}
+    for own in attributes:
+        for name, column in own.items():
+            found[_free(name, (TABLE, QUERY, *NUMBERS, *found))] = column
     return found
 
 
@@ -69,20 +83,48 @@ def _free(name: str, taken: Collection[str]) -> str:
 
 def _attribute(domain: Domain, layout: Layout, i: int) -> dict[str, list[Any]]:
     """Return the columns of one attribute: none if no table speaks of it."""
-    kinds = {kind for block in layout.blocks for kind in [_kind(block, i)]}
-    name = domain.names[i]
-    if kinds <= {"all"}:
-        return {}
-    parts = [block.part(i, np.arange(block.num_queries)) for block in layout.blocks]
-    as_ends = "intervals" in kinds or (domain.bins[i] is not None and domain.labels[i] is None)
+    name, as_values, as_ends = domain.names[i], *_forms(domain, layout, i)
+    parts = [block.part(i, np.arange(block.num_queries)) for block in layout.blocks] if as_values or as_ends else []
     found = {}
-    if "groups" in kinds or not as_ends:
+    if as_values:
         found[name] = _of_one_kind([cell for part in parts for cell in _cells(domain, i, part, values=not as_ends)])
     if as_ends:
         ends = [_ends(domain, i, part) for part in parts]
         found[_LOW.format(name)] = [cell for low, _ in ends for cell in low]
         found[_HIGH.format(name)] = [cell for _, high in ends for cell in high]
     return found
+
+
+def _forms(domain: Domain, layout: Layout, i: int) -> tuple[bool, bool]:
+    """Whether an attribute has a column of its name, for values or groups, and whether it has two for ends."""
+    kinds = {_kind(block, i) for block in layout.blocks}
+    if kinds <= {"all"}:
+        return False, False
+    as_ends = "intervals" in kinds or (domain.bins[i] is not None and domain.labels[i] is None)
+    return "groups" in kinds or not as_ends, as_ends
+
+
+def _words(domain: Domain, layout: Layout, i: int) -> dict[str, str]:
+    """Describe the columns of one attribute: `first value of age, in years; empty: all of age`."""
+    name, unit, edges = domain.names[i], domain.units[i], _edges(domain, i)
+    as_values, as_ends = _forms(domain, layout, i)
+    told = name if unit is None else f"{name}, in {unit}"
+    summed = [f"all of {name}"] if any(_kind(block, i) == "all" for block in layout.blocks) else []
+    grouped = ["a group"] if as_values and as_ends else []
+    found = {}
+    if as_values:
+        found[name] = f"group of {name}{_empty(['no group'])}" if as_ends else told + _empty(summed)
+    if as_ends:
+        kinds = ("first value", "last value") if edges is None else ("lower edge", "upper edge")
+        for form, kind, end in zip((_LOW, _HIGH), kinds, (0, -1), strict=True):
+            unlimited = ["no limit"] if edges is not None and edges[end] is None else []
+            found[form.format(name)] = f"{kind} of {told}" + _empty([*summed, *grouped, *unlimited])
+    return found
+
+
+def _empty(meanings: Sequence[str]) -> str:
+    """Say what an empty cell means, if there are any."""
+    return f"; empty: {' or '.join(meanings)}" if meanings else ""
 
 
 def _kind(block: Block, i: int) -> str:
@@ -103,8 +145,8 @@ def _cells(domain: Domain, i: int, part: Part, *, values: bool) -> list[Any]:
 
 
 def _ends(domain: Domain, i: int, part: Part) -> tuple[list[Any], list[Any]]:
-    """Write the first and the last value, or the outer edges of their intervals; None for groups."""
-    if part.names is not None:
+    """Write the first and the last value, or the outer edges of their intervals; None for groups and sums over all."""
+    if part.names is not None or part.whole:
         return [None] * part.low.size, [None] * part.low.size
     edges = _edges(domain, i)
     if edges is not None:

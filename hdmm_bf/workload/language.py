@@ -15,15 +15,19 @@ from typing import Any, Literal, TypeAlias, final
 from hdmm_bf._checks import fail, listed
 from hdmm_bf._types import Number
 from hdmm_bf.domain import Domain, DomainLike, as_domain
-from hdmm_bf.workload.conditions import Condition, Value, chosen_values, value_number
+from hdmm_bf.workload.conditions import Condition, Value, chosen_values
 from hdmm_bf.workload.layout import Axis, TableBlock, in_a_row
 from hdmm_bf.workload.queries import Workload, from_tables
 
 AskedKind: TypeAlias = Literal["values", "prefixes", "ranges"]
-Groups: TypeAlias = Mapping[str, Sequence[Value]] | Mapping[str, Mapping[str, Sequence[Value]]]
+Member: TypeAlias = Value | tuple[Value, Value]
+Members: TypeAlias = tuple[Value, Value] | Sequence[Member]
+"""Values and intervals in a list, or one interval, (first, last)."""
+Groups: TypeAlias = Mapping[str, Members] | Mapping[str, Mapping[str, Members]]
 
 _NAME_ADVICE = 'Write it like table("age", "region").'
-_GROUP_ADVICE = 'Write it like groups={"province A": ["d1", "d2"]}, or groups={"region": {...}} by attribute.'
+_GROUP_ADVICE = 'Write it like groups={"A": ["d1", "d2"], "young": (20, 29)}, or groups={"region": {...}} by attribute.'
+_INTERVAL_ADVICE = "Write an interval as (20, 29), or in a problem file as {from = 20, to = 29}."
 _POSITIVE = "Give a positive number, or leave it out."
 
 
@@ -42,7 +46,7 @@ class Asked:
     """
 
     axes: tuple[tuple[str, AskedKind], ...]
-    groups: tuple[tuple[str, tuple[tuple[str, tuple[Value, ...]], ...]], ...] = ()
+    groups: tuple[tuple[str, tuple[tuple[str, tuple[Member, ...]], ...]], ...] = ()
     where: tuple[tuple[str, Condition], ...] = ()
     name: str = ""
     weight: float = 1.0
@@ -99,13 +103,12 @@ def _axis(
     domain: Domain,
     i: int,
     kind: AskedKind | None,
-    groups: tuple[tuple[str, tuple[Value, ...]], ...] | None,
+    groups: tuple[tuple[str, tuple[Member, ...]], ...] | None,
     condition: Condition | None,
 ) -> Axis:
     size = domain.sizes[i]
     if groups is not None:
-        members = (tuple(sorted({value_number("groups", domain, i, v) for v in values})) for _, values in groups)
-        return Axis("groups", size, groups=tuple(zip((name for name, _ in groups), members, strict=True)))
+        return Axis("groups", size, groups=tuple((name, _values(domain, i, members)) for name, members in groups))
     if condition is None:
         return Axis(kind or "all", size)
     chosen = chosen_values("where", domain, i, condition)
@@ -117,6 +120,11 @@ def _axis(
         return Axis("groups", size, groups=((named, chosen),))
     problem = f"{kind} need values that follow one another"
     raise fail("where", f"{domain.names[i]}={list(condition)!r}", problem, "Give an interval, (first, last).")  # type: ignore[arg-type]
+
+
+def _values(domain: Domain, i: int, members: Sequence[Member]) -> tuple[int, ...]:
+    """Return the values of a group, in rising order."""
+    return tuple(sorted({value for member in members for value in chosen_values("groups", domain, i, member)}))
 
 
 def table(
@@ -131,8 +139,9 @@ def table(
 
     Args:
         attributes: their names; all others are summed over.
-        groups: named groups of values that take the place of an attribute's values, by attribute where the table has
-            more than one; groups may overlap and may leave values out.
+        groups: named groups that take the place of an attribute's values, by attribute where the table has more than
+            one: lists of values and intervals, or one interval, such as {"young": (20, 29), "old": [30, (35, 39)]};
+            groups may overlap and may leave values out.
         where: by attribute, which records are counted: a value, a list of values, or (first, last). Of an attribute
             with intervals, (first, last) are edges.
         weight: how much the search minds errors of this table; no answer changes by it.
@@ -263,11 +272,15 @@ def _grouped(where: str, attributes: Sequence[str], groups: Groups | None) -> An
     return tuple((attribute, _members(where, attribute, named)) for attribute, named in given.items())
 
 
-def _members(where: str, attribute: str, named: Mapping[str, Any]) -> tuple[tuple[str, tuple[Value, ...]], ...]:
+def _members(where: str, attribute: str, named: Mapping[str, Any]) -> tuple[tuple[str, tuple[Member, ...]], ...]:
+    """Return the members of every group; a tuple is an interval here as it is in `where`."""
     found = []
     for name, members in named.items():
-        values = listed(where, f"group {name!r} of {attribute!r}", members, advice=_GROUP_ADVICE)
+        seen = f"group {name!r} of {attribute!r}"
+        values = (members,) if isinstance(members, tuple) else listed(where, seen, members, advice=_GROUP_ADVICE)
         if not values:
-            raise fail(where, f"group {name!r} of {attribute!r}", "has no member", "List at least one value.")
+            raise fail(where, seen, "has no member", "List at least one value.")
+        if any(isinstance(value, list) for value in values):
+            raise fail(where, seen, "has a list for a member", _INTERVAL_ADVICE)
         found.append((str(name), values))
     return tuple(found)

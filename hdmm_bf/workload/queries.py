@@ -131,7 +131,7 @@ class Workload:
 
         `table` is the name of the table. An attribute has a column of its name; where some query asks for several of
         its values, columns `age_lo` and `age_hi` with the first and the last, or with both edges of an interval. What
-        is summed over is None in a column of values. Queries of a custom matrix have one column, `query`.
+        a query sums over is None, in two columns in both. Queries of a custom matrix have one column, `query`.
         """
         from hdmm_bf.workload.columns import columns
 

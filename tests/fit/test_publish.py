@@ -41,6 +41,9 @@ name = "so young"
 table = "region"
 groups = {"the land" = ["north", "south"]}
 [[publish]]
+table = ["age", "region"]
+groups = {age = {young = {from = 18, to = 20}, others = [18, {from = 20, to = 21}]}}
+[[publish]]
 total = true
 where = {region = ["north"]}
 """
@@ -65,6 +68,7 @@ def test_a_file_says_the_same_as_python(written):
         + bf.ranges("age", by="region", where={"age": (19, 21), "pay": (0, 10)})
         + bf.prefixes("age", name="so young")
         + bf.table("region", groups={"the land": ["north", "south"]})
+        + bf.table("age", "region", groups={"age": {"young": [18, 19, 20], "others": [18, 20, 21]}})
         + bf.total(where={"region": ["north"]})
     ).on(PEOPLE)
     made = read(written(DOMAIN + PUBLISHED))

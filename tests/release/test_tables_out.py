@@ -56,6 +56,22 @@ def test_a_frame_says_what_every_number_counts(out, library):
     np.testing.assert_allclose(columns["estimate"], out.problem.workload.matrix.mv(COUNTS), atol=0.1)
 
 
+def test_pandas_keeps_whole_numbers_beside_empty_cells_and_compares_them(out):
+    frame = out.to_frame("pandas")
+    assert str(frame["age_lo"].dtype) == "Int64"
+    old = frame[(frame["age_lo"] >= 20) & (frame["age_hi"] == 21)]
+    assert set(old["age_lo"]) == {20, 21}
+    assert frame[frame["table"] == "total"]["age_lo"].isna().all()
+
+
+def test_numbers_beyond_64_bits_stay_whole_beside_empty_cells():
+    large = str(2**70)
+    domain = bf.domain.of(code=["7", large], sex=["F", "M"])
+    fit = bf.fit(bf.table("code") + bf.table("sex"), bf.policies(code="line", sex="line"), domain=domain)
+    codes = bf.release(fit, [1, 2, 3, 4], rho=1.0).to_frame("pandas")["code"].tolist()
+    assert codes == [7, 2**70, None, None]
+
+
 def test_the_frame_is_of_the_library_that_is_loaded(out, monkeypatch):
     import sys
 
@@ -129,7 +145,8 @@ def test_csv_holds_the_table_alone_and_its_metadata_says_the_types(out, tmp_path
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     said = out.problem.workload.columns()
-    assert [row["age_lo"] for row in rows] == [str(v) for v in said["age_lo"]]
+    assert [row["age_lo"] for row in rows] == ["" if v is None else str(v) for v in said["age_lo"]]
+    assert [row["age_lo"] + row["age_hi"] for row in rows[-4:]] == [""] * 4, "summed over by table pay and by total"
     assert {row["region"] for row in rows} == {"north", "'=south", "west", "coast", ""}
     assert np.array_equal([float(row["estimate"]) for row in rows], out.answers)
     beside = json.loads((tmp_path / "t.csv-metadata.json").read_text())
@@ -146,6 +163,11 @@ def test_csv_holds_the_table_alone_and_its_metadata_says_the_types(out, tmp_path
         "low": "double",
         "high": "double",
     }
+    words = {column["titles"]: column["dc:description"] for column in beside["tableSchema"]["columns"]}
+    assert words["age_lo"] == "first value of age, in years; empty: all of age"
+    assert words["pay_hi"] == "upper edge of pay; empty: all of pay or no limit"
+    needed = {column["titles"]: column["required"] for column in beside["tableSchema"]["columns"]}
+    assert (needed["table"], needed["age_lo"], needed["estimate"]) == (True, False, True)
     assert beside["notes"][0]["privacy"] == out.plan.promise
     assert "two ages at most 2 years apart" in beside["notes"][0]["hidden"]
 
@@ -155,6 +177,7 @@ def test_parquet_holds_the_same_table_with_its_promise(out, tmp_path):
     table = pq.read_table(write_answers(out, tmp_path / "t.parquet", level=0.95))
     assert table.to_pydict() == as_columns(out.to_frame("pyarrow"))
     assert table.schema.metadata[b"privacy"].decode() == out.plan.promise
+    assert "age_lo: first value of age, in years; empty: all of age" in table.schema.metadata[b"columns"].decode()
 
 
 def test_json_has_what_queries_ask_under_columns(out, tmp_path):
@@ -171,7 +194,8 @@ def test_excel_has_a_sheet_a_table_and_one_for_the_promise(out, tmp_path):
     titles = ["region x age", "ranges of age by pay", "region", "a very long name of a table p", "total", "promise"]
     assert [" ".join(title.split()) for title in book.sheetnames] == titles
     rows = list(book["region x age"].values)
-    assert rows[0][:4] == ("age_lo", "age_hi", "region", "pay_lo")
+    assert rows[0][:4] == ("age_lo", "age_hi", "region", "estimate")
+    assert next(book["total"].values) == ("estimate", "stddev", "low", "high", "processed")
     assert {row[2] for row in rows[1:]} == {"north", "'=south", "west"}
     first = rows[0].index("estimate")
     np.testing.assert_allclose([row[first] for row in rows[1:]], out.answers[:12], rtol=1e-14)

@@ -191,9 +191,43 @@ def test_a_mistake_is_one_sentence_and_no_page(folder, arguments, words):
 
 
 def test_text_in_charts_is_readable_on_a_phone():
-    """At 390 pixels a chart is at least 340 wide; the smallest text, of 8 points, is then no smaller than 8 pixels."""
-    figure = bf.plots.policy_graph(bf.policy.parse("line:16"))
-    assert 340 / (72 * figure.get_figwidth()) * 8 >= 8
+    """At 390 pixels a chart is 359 wide: a page has 0.6rem, a card 0.3rem and a line on either side."""
+    from matplotlib.text import Text
+
+    square = [[(0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0)]]
+    fit = bf.fit("all-range:8x8", "product:line:8,bounded:8")
+    figures = [
+        bf.plots.policy_graph(bf.policy.parse("line:16")),
+        bf.plots.policy_graph(fit.problem.policy),
+        bf.plots.strategy_heatmap(fit),
+        bf.plots.error_per_query(fit),
+        bf.plots.worst_queries(fit),
+        bf.plots.district_map([square], ["district 1"], question="Where?", values=np.array([3.0]), unit="records"),
+    ]
+    width = 390 - 2 * (0.6 + 0.3) * 16 - 2
+    for figure in figures:
+        sizes = [part.get_fontsize() for part in figure.findobj(Text) if part.get_text()]
+        assert width / (72 * figure.get_figwidth()) * min(sizes) >= 10
+
+
+def test_names_are_white_on_dark_districts_and_black_on_light_ones():
+    from matplotlib.text import Annotation
+
+    squares = [[[(x, 0.0), (x + 1, 0.0), (x + 1, 1.0), (x, 1.0)]] for x in (0.0, 1.0)]
+    figure = bf.plots.district_map(squares, ["low town", "high mountain"], question="?", values=np.array([0.0, 9.0]))
+    written = {part.get_text(): part.get_color() for part in figure.findobj(Annotation)}
+    assert written == {"low town": "black", "high\nmoun...": "white"}
+
+
+def test_tables_leave_out_what_they_sum_over_and_ends_without_a_limit_say_so(tmp_path):
+    people = bf.domain.of(pay=bf.domain.bins([0, 10, float("inf")]), sex=["F", "M"])
+    fit = bf.fit(bf.ranges("pay") + bf.table("sex") + bf.total(), bf.policies(pay="line", sex="line"), domain=people)
+    write_answers(bf.release(fit, [9, 8, 7, 6], **BUDGET), tmp_path / "a.csv", level=0.9)
+    html = section(render(fit, release=tmp_path / "a.csv"), "release")
+    heads = [re.findall(r"<th scope[^>]*>(.*?)</th>", part) for part in html.split("<h3>")[1:]]
+    numbers = ["estimate", "stddev", "low to high"]
+    assert heads == [["pay", *numbers], ["sex", *numbers], numbers]
+    assert [row[0] for row in cells(html) if len(row) == 4] == ["0 to 10", "0 or more", "10 or more", "F", "M"]
 
 
 def test_intervals_of_one_value_and_processed_numbers_are_shown_as_people_print_them(tmp_path):
@@ -206,5 +240,6 @@ def test_intervals_of_one_value_and_processed_numbers_are_shown_as_people_print_
     html = section(render(fit, release=tmp_path / "a.csv"), "release")
     heads = [re.findall(r"<th scope[^>]*>(.*?)</th>", part) for part in html.split("<h3>")[1:]]
     numbers = ["estimate", "stddev", "low to high", "processed", "its low to high"]
-    assert heads == [["age", "sex", *numbers], ["age_lo", "age_hi", *numbers]]
+    assert heads == [["age", "sex", *numbers], ["age", *numbers]]
+    assert [row[0] for row in cells(html) if len(row) == 6][:4] == ["20", "20 to 21", "20 to 22", "21"]
     assert [row[:2] for row in cells(html) if len(row) == 7][:3] == [["20", "F"], ["20", "M"], ["21", "F"]]

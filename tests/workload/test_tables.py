@@ -8,6 +8,7 @@ import pytest
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
 from hdmm_bf.matrix import Kronecker, Stack
+from hdmm_bf.workload.columns import column_words
 from hdmm_bf.workload.records import from_records, table_records
 from tests.support.mistakes import _as_users_run_it, assert_refused, table  # noqa: F401
 
@@ -78,10 +79,49 @@ def test_columns_hold_what_each_query_says():
     assert list(columns) == ["table", "age_lo", "age_hi", "region", "pay_lo", "pay_hi"]
     for i in range(workload.num_queries):
         said = workload.query(i)
-        age, pay = said.get("age", (18, 22)), said.get("pay", (0, 40))
+        age, pay = said.get("age"), said.get("pay", (None, None))
         low, high = age if isinstance(age, tuple) else (age, age)
         row = [said["table"], low, high, said.get("region"), *pay]
         assert [column[i] for column in columns.values()] == row
+
+
+def test_what_a_table_sums_over_is_empty_and_a_range_of_all_is_not():
+    asked = (bf.table("region") + bf.ranges("age") + bf.table("pay") + bf.total()).on(PEOPLE)
+    rows = [dict(zip(asked.columns(), row, strict=True)) for row in zip(*asked.columns().values(), strict=True)]
+    empty = {"region": None, "age_lo": None, "age_hi": None, "pay_lo": None, "pay_hi": None}
+    assert rows[0] == {**empty, "table": "region", "region": "north"}
+    assert {**empty, "table": "ranges of age", "age_lo": 18, "age_hi": 22} in rows
+    assert {**empty, "table": "pay", "pay_lo": 10, "pay_hi": 25.5} in rows
+    assert rows[-1] == {**empty, "table": "total"}
+
+
+def test_every_column_of_an_attribute_is_described():
+    said = column_words(ASKED.on(PEOPLE))
+    assert list(said) == list(ASKED.on(PEOPLE).columns())[1:]
+    assert said["age_lo"] == "first value of age, in years; empty: all of age"
+    assert said["pay_hi"] == "upper edge of pay, in euros; empty: all of pay"
+    assert said["region"] == "region; empty: all of region"
+    assert column_words(bf.workload.from_matrix(np.eye(3))) == {}
+    assert column_words(bf.table("age").on(PEOPLE)) == {"age": "age, in years"}
+
+
+def test_an_empty_end_may_mean_a_group_or_no_limit():
+    ages = bf.domain.of(age=bf.domain.bins([0, 18, 65, float("inf")]))
+    asked = (bf.ranges("age") + bf.table("age", groups={"adults": (18, float("inf"))})).on(ages)
+    assert column_words(asked) == {
+        "age": "group of age; empty: no group",
+        "age_lo": "lower edge of age; empty: a group",
+        "age_hi": "upper edge of age; empty: a group or no limit",
+    }
+
+
+def test_groups_are_lists_of_values_and_intervals_or_one_interval():
+    bands = {"young": (18, 20), "ends": [18, (21, 22)], "all": [(18, 22), 20]}
+    asked = bf.table("age", groups=bands).on(PEOPLE.only("age"))
+    assert asked.matrix.dense().tolist() == [[1, 1, 1, 0, 0], [1, 0, 0, 1, 1], [1, 1, 1, 1, 1]]
+    assert asked.columns()["age"] == ["young", "ends", "all"]
+    pay = bf.table("pay", groups={"low": (0, 25.5), "high": [(25.5, 40)]}).on(PEOPLE.only("pay"))
+    assert pay.matrix.dense().tolist() == [[1, 1, 0], [0, 0, 1]]
 
 
 def test_a_column_never_has_the_name_of_another():
@@ -208,6 +248,10 @@ def test_a_spec_may_leave_its_size_out_where_a_domain_is_given():
     (lambda: bf.table("age", groups={}), "groups={}", "groups="),
     (lambda: bf.table("age", groups={"young": []}), "no member", "List at least one"),
     (lambda: bf.table("age", groups={"young": 3}), "must be a list", "groups="),
+    (lambda: bf.table("age", groups={"y": (18, 19, 20)}).on(PEOPLE), "two ends", "Use a list for single values"),
+    (lambda: bf.table("age", groups={"y": (21, 19)}).on(PEOPLE), "is empty", "lower end first"),
+    (lambda: bf.table("age", groups={"y": [[18, 19]]}), "a list for a member", "as (20, 29)"),
+    (lambda: bf.table("pay", groups={"y": (0, 12)}).on(PEOPLE), "pay=12", "The nearest: 10 and 25.5."),
     (lambda: bf.table("age", groups={"y": [18]}, where={"age": 18}), "where and groups", "Leave out"),
     (lambda: bf.table("region", groups={"a": ["North"]}).on(PEOPLE), "'North'", "capitals and spaces count"),
     (lambda: bf.table("region", groups={"a": ["nort"]}).on(PEOPLE), "'nort'", "Did you mean 'north'?"),

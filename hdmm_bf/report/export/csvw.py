@@ -32,24 +32,27 @@ def metadata_file(target: Path) -> Path | None:
     return target.with_name(target.name + SUFFIX) if target.suffix.lower() == ".csv" else None
 
 
-def metadata(name: str, columns: Mapping[str, Sequence[Any]], notes: Mapping[str, str]) -> bytes:
-    """Describe the columns of a CSV file, and what a reader must know, under `notes`."""
+def metadata(
+    name: str, columns: Mapping[str, Sequence[Any]], notes: Mapping[str, str], words: Mapping[str, str] | None = None
+) -> bytes:
+    """Describe the columns of a CSV file, those of attributes by `words`, and under `notes` what a reader must know."""
+    said = {**(words or {}), **_WORDS}
     record = {
         "@context": ["http://www.w3.org/ns/csvw", {"@language": "en"}],
         "url": name,
         "dc:title": notes.get("queries", notes.get("workload", "")),
         "dialect": {"header": True, "encoding": "utf-8"},
-        "tableSchema": {"columns": [_column(key, cells) for key, cells in columns.items()]},
+        "tableSchema": {"columns": [_column(key, cells, said.get(key)) for key, cells in columns.items()]},
         "notes": [dict(notes)],
     }
     return (json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def _column(name: str, cells: Sequence[Any]) -> dict[str, Any]:
+def _column(name: str, cells: Sequence[Any], words: str | None) -> dict[str, Any]:
     known = [cell for cell in cells if cell is not None]
     kinds = {bool: "boolean", int: "integer", float: "double"}
     kind = "string" if not known else kinds.get(type(known[0]), "string")
     if kind == "integer" and any(isinstance(cell, float) for cell in known):
         kind = "double"
-    said = {"dc:description": _WORDS[name]} if name in _WORDS else {}
+    said = {} if words is None else {"dc:description": words}
     return {"titles": name, "datatype": kind, "required": len(known) == len(cells), **said}

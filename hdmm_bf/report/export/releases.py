@@ -26,7 +26,7 @@ from hdmm_bf.report.export.csvw import metadata, metadata_file
 from hdmm_bf.report.export.excel import workbook
 from hdmm_bf.report.export.files import check_target, parquet_bytes, write_file
 from hdmm_bf.workload import Workload, identity
-from hdmm_bf.workload.columns import NUMBERS
+from hdmm_bf.workload.columns import NUMBERS, column_words
 
 SUFFIXES = (".csv", ".parquet", ".json", ".xlsx")
 
@@ -71,7 +71,10 @@ def write_answers(
         columns = {"query": asked.names(), **{k: v for k, v in columns.items() if k in NUMBERS}}
         columns["answer"] = columns.pop("estimate")
         facts["columns"] = {key: [_plain(cell) for cell in cells] for key, cells in said.items()}
-    return _write(path, columns, notes, facts)
+    words = {} if said is None else column_words(asked)
+    if words:
+        notes["columns"] = ". ".join(f"{name}: {meaning}" for name, meaning in words.items())
+    return _write(path, columns, notes, facts, words)
 
 
 def write_estimate(out: Release, path: str | Path, *, processed: Processed | None = None) -> Path:
@@ -112,9 +115,13 @@ def _notes(out: Release, processed: Processed | None) -> dict[str, str]:
 
 
 def _write(
-    path: str | Path, columns: Mapping[str, AnyArray | Column], notes: Mapping[str, str], facts: Mapping[str, object]
+    path: str | Path,
+    columns: Mapping[str, AnyArray | Column],
+    notes: Mapping[str, str],
+    facts: Mapping[str, object],
+    words: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write columns, and notes for people; JSON also holds the same facts as plain values.
+    """Write columns, and notes for people; JSON also holds the same facts as plain values, CSV what columns mean.
 
     Guarantees:
         CSV, Parquet and JSON bring back the same numbers, bit by bit, and Excel 15 digits; a number that is not finite
@@ -130,7 +137,7 @@ def _write(
         beside = metadata_file(target)
         assert beside is not None
         written = write_file(target, _csv(plain_columns))
-        write_file(beside, metadata(target.name, plain_columns, notes))
+        write_file(beside, metadata(target.name, plain_columns, notes, words))
         return written
     if suffix == ".xlsx":
         return write_file(target, workbook(plain_columns, notes))

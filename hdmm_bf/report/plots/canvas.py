@@ -27,6 +27,9 @@ FIGURES = (".svg", ".png", ".pdf")
 WIDTH = 4.4
 """Inches. On a phone of 390 pixels text of 10 points is then 11 pixels high; on a desk it is not huge."""
 
+SMALL = 9
+"""Points of the smallest text: 10 pixels on that phone."""
+
 _LINE = 46
 """Characters of a title that fit into the width."""
 _PAIR = 40
@@ -44,7 +47,7 @@ _STYLE: Any = {  # matplotlib's type is a list of all its settings
     "figure.facecolor": "white",
     "font.family": "DejaVu Sans",
     "font.size": 10,
-    "legend.fontsize": 9,
+    "legend.fontsize": SMALL,
     "legend.frameon": False,
     "svg.fonttype": "path",
     "svg.hashsalt": "hdmm_bf",

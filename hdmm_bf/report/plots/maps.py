@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,10 +12,14 @@ from hdmm_bf.policy.contiguity import Ring
 from hdmm_bf.report.plots import canvas
 
 if TYPE_CHECKING:
+    from matplotlib.collections import PathCollection
     from matplotlib.path import Path as Outline
 
 _MOST_LABELS, _LONGEST_LABEL = 30, 12
+_LINE = 8
+"""Letters of a name that stand in one line."""
 _MOST_EDGES = 1500
+_LUMA = np.array([0.299, 0.587, 0.114])
 
 
 def district_map(
@@ -37,7 +41,8 @@ def district_map(
         unit: what the numbers are.
         edges: pairs of districts, drawn as lines between their middles.
     """
-    from matplotlib.collections import LineCollection, PathCollection
+    from matplotlib.collections import LineCollection
+    from matplotlib.collections import PathCollection as Shapes
 
     with canvas.style():
         drawn = [i for i, rings in enumerate(outlines) if rings]
@@ -45,18 +50,20 @@ def district_map(
         figure = canvas.new_figure(question, height=below + canvas.WIDTH * _shape([outlines[i] for i in drawn]))
         axis = figure.subplots()
         paths = [_path(outlines[i]) for i in drawn]
-        shapes = PathCollection(paths, facecolor="#f3f5f7", edgecolor="#808080", linewidth=0.7)
+        shapes = Shapes(paths, facecolor="#f3f5f7", edgecolor="#808080", linewidth=0.7)
         axis.add_collection(shapes)
         if values is not None:
             shapes.set_array(np.ma.masked_invalid(np.asarray(values)[drawn]))
             shapes.set_cmap("YlGnBu")
-            figure.colorbar(shapes, ax=axis, shrink=0.8, orientation="horizontal").set_label(unit, fontsize=9)
+            figure.colorbar(shapes, ax=axis, shrink=0.8, orientation="horizontal").set_label(
+                unit, fontsize=canvas.SMALL
+            )
         middles = np.array([_middle(outlines[i]) for i in drawn]).reshape(-1, 2)
         if edges is not None:
             lines = _lines(edges, drawn, middles)
             axis.add_collection(LineCollection(lines, colors=canvas.BLUE, linewidths=1.2, alpha=0.8))
             axis.scatter(middles[:, 0], middles[:, 1], s=12, color="black", zorder=3)
-        _label(axis, [names[i] for i in drawn], middles)
+        _label(axis, [names[i] for i in drawn], middles, _is_dark(shapes, len(drawn)))
         axis.set_axis_off()
         axis.set_aspect("equal")
         axis.autoscale_view()
@@ -102,14 +109,32 @@ def _lines(edges: EdgeArray, drawn: Sequence[int], middles: RealMatrix) -> list[
     return [middles[list(pair)] for pair in known[:_MOST_EDGES]]
 
 
-def _label(axis: canvas.Axes, names: Sequence[str], middles: RealMatrix) -> None:
+def _is_dark(shapes: PathCollection, count: int) -> list[bool]:
+    """Whether the colour of every district asks for white letters: its luma is below one half."""
+    shapes.update_scalarmappable()
+    colours = np.broadcast_to(np.asarray(shapes.get_facecolor())[:, :3], (count, 3))
+    return [bool(dark) for dark in colours @ _LUMA < 0.5]
+
+
+def _label(axis: canvas.Axes, names: Sequence[str], middles: RealMatrix, dark: Sequence[bool]) -> None:
+    """Write names in the districts, in two lines where they are long, around the middle, which may have a dot."""
     if len(names) > _MOST_LABELS:
         return
     from matplotlib.patheffects import withStroke
 
-    halo = [withStroke(linewidth=2, foreground="white")]
-    for name, place in zip(names, middles, strict=True):
-        label = canvas.shortened(name, _LONGEST_LABEL)
-        axis.annotate(
-            label, place, (0, 5), textcoords="offset points", ha="center", fontsize=8, path_effects=halo, zorder=4
-        )
+    for name, place, inverse in zip(names, middles, dark, strict=True):
+        colour, halo = ("white", []) if inverse else ("black", [withStroke(linewidth=2, foreground="white")])
+        label = _in_lines(canvas.shortened(name, _LONGEST_LABEL))
+        style: dict[str, Any] = {
+            "ha": "center",
+            "fontsize": canvas.SMALL,
+            "color": colour,
+            "path_effects": halo,
+            "zorder": 4,
+        }
+        axis.annotate(label, place, (0, 4), textcoords="offset points", va="bottom", linespacing=1.0, **style)
+
+
+def _in_lines(label: str) -> str:
+    """Break a name of more letters than a line takes at its last space."""
+    return label if len(label) <= _LINE else "\n".join(label.rsplit(" ", 1))

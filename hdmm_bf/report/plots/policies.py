@@ -23,7 +23,10 @@ _PATH_CELLS, _GRID_SIDE = 24, 12
 _EDGES_LISTED = 2_000_000
 _MOST_PANELS = 4
 _DENSE_SHARE = 0.6
-_LABEL: JsonObject = {"fontsize": 9, "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.8}}
+_LABEL: JsonObject = {
+    "fontsize": canvas.SMALL,
+    "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.8},
+}
 _NEAR = 8
 _STRAIGHT = 1.5
 _PATH_BEND, _GRID_BEND = 0.5, 0.12
@@ -65,7 +68,7 @@ def policy_graph(policy: Policy) -> canvas.Figure:
                     shown, cells = drawings[number].cells.size, parts[number].num_cells
                     some = "" if shown == cells else f", {shown} drawn"
                     free = "" if parts[number].num_edges else ", public"
-                    axis.set_title(f"{names[number]}: {cells} values{some}{free}", fontsize=9)
+                    axis.set_title(f"{names[number]}: {cells} values{some}{free}", fontsize=canvas.SMALL, pad=12)
         return figure
 
 
@@ -212,7 +215,7 @@ def _number(axis: canvas.Axes, drawing: _Drawing) -> None:
         step = max(step, -(-drawing.cells.size * (longest + 1) // _ACROSS))
     for name, place in zip(written[::step], drawing.places[:-1:step], strict=True):
         label = canvas.shortened(name, _LONGEST_LABEL)
-        axis.annotate(label, place, (0, -9), textcoords="offset points", ha="center", va="top", fontsize=8)
+        axis.annotate(label, place, (0, -9), textcoords="offset points", ha="center", va="top", fontsize=canvas.SMALL)
 
 
 def _label(axis: canvas.Axes, drawing: _Drawing) -> None:

@@ -63,7 +63,7 @@ def _(strategy: MatrixStrategy, names: list[str]) -> canvas.Figure:
     axis.set_xlabel({"cell": "cell", "edge": "edge of the policy"}[strategy.column])
     axis.set_ylabel("measured query")
     bar = figure.colorbar(shown, ax=axis, shrink=0.8)
-    bar.set_label("weight (largest = 1)", fontsize=9)
+    bar.set_label("weight (largest = 1)", fontsize=canvas.SMALL)
     ticks = np.array([-1.0, -0.25, 0.0, 0.25, 1.0])
     bar.set_ticks(list(_stretched(ticks)), labels=[f"{t:g}" for t in ticks])
     return figure
@@ -111,7 +111,7 @@ def _of_blocks(strategy: ProductStrategy | NoiseSum, names: list[str]) -> canvas
     for number, block in enumerate(blocks):
         for attribute, axis in enumerate(axes[number]):
             _factor(axis, block, attribute, names[attribute])
-        axes[number, 0].set_ylabel(f"block of\n{block.num_rows} rows", fontsize=9)
+        axes[number, 0].set_ylabel(f"block of\n{block.num_rows} rows", fontsize=canvas.SMALL)
     return figure
 
 
@@ -128,9 +128,9 @@ def _blocks_note(strategy: ProductStrategy | NoiseSum, blocks: int, columns: int
 def _factor(axis: canvas.Axes, block: Block, attribute: int, name: str) -> None:
     matrix = block.factor(attribute)
     _heat(axis, _pooled(matrix)[0], matrix.shape)
-    axis.set_title(name, fontsize=9)
-    axis.set_xlabel("edge" if block.edges == attribute else "value", fontsize=9)
-    axis.tick_params(labelsize=8)
+    axis.set_title(name, fontsize=canvas.SMALL)
+    axis.set_xlabel("edge" if block.edges == attribute else "value", fontsize=canvas.SMALL)
+    axis.tick_params(labelsize=canvas.SMALL)
 
 
 def _heat(axis: canvas.Axes, pooled: RealMatrix, shape: tuple[int, ...]) -> canvas.AxesImage:

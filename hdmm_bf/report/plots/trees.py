@@ -144,7 +144,7 @@ def _draw(axis: Any, bars: Bars, weights: AnyArray, cells: int) -> Any:
     axis.set_xlim(-0.7, cells - 0.3)
     axis.set_ylim(0, float(bars.edges[-1]))
     axis.hlines(bars.edges[1:-1], -0.7, cells - 0.3, color=canvas.GREY, lw=0.3)
-    axis.set_yticks((bars.edges[:-1] + bars.edges[1:]) / 2, bars.names, fontsize=8)
+    axis.set_yticks((bars.edges[:-1] + bars.edges[1:]) / 2, bars.names, fontsize=canvas.SMALL)
     axis.tick_params(axis="y", length=0)
     axis.set_ylabel("cells in the set")
     return drawn
@@ -158,7 +158,9 @@ def _name_cells(axis: Any, domain: Domain, place: IndexArray) -> None:
     named = any(labels is not None for labels in domain.labels)
     names = [_cell_name(domain, int(cell), named) for cell in cell_at[places]]
     turned = max(map(len, names)) > 5
-    axis.set_xticks(places, names, fontsize=8, rotation=35 if turned else 0, ha="right" if turned else "center")
+    axis.set_xticks(
+        places, names, fontsize=canvas.SMALL, rotation=35 if turned else 0, ha="right" if turned else "center"
+    )
     axis.set_xlabel("cell" if own else "cell, in the order of the tree")
 
 
@@ -172,7 +174,7 @@ def _cell_name(domain: Domain, cell: int, named: bool) -> str:
 
 def _colours(figure: Any, axis: Any, drawn: Any) -> None:
     bar = figure.colorbar(drawn, ax=axis, shrink=0.8)
-    bar.set_label("weight (largest = 1)", fontsize=9)
+    bar.set_label("weight (largest = 1)", fontsize=canvas.SMALL)
     ticks = np.array([0.0, 0.05, 0.25, 0.5, 1.0])
     bar.set_ticks(list(np.sqrt(ticks)), labels=[f"{t:g}" for t in ticks])
     bar.ax.set_ylim(0, 1)
