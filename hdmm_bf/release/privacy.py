@@ -7,6 +7,7 @@ exactly and asks for a few percent more noise; a plan predicts errors with that.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -115,6 +116,7 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     return math.exp(min(float(found.fun), 0.0))
 
 
+@functools.lru_cache(maxsize=256)
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Return the least epsilon for which rho-zCDP is known to imply (epsilon, delta)-privacy."""
     _positive("rho", rho)
