@@ -3,7 +3,7 @@
 Gaussian noise gives normal answers. A sum of Laplace variables sum_j c_j L_j has the characteristic function
 prod_j 1 / (1 + c_j^2 t^2); its distribution comes from Fourier inversion on a lattice (Davies, 1973), to about 1e-6 in
 probability. The largest coefficients are used one by one and the rest through their power sums. Where the coefficients
-are too many to write out, Chernoff's inequality gives an interval that is too wide but certain.
+are too many to write out, the log-concavity of such sums gives an interval that is a little too wide but certain.
 
 The noise drawn is discrete; its grid is far finer than its scale, and the difference is below that of the inversion.
 """
@@ -28,6 +28,9 @@ factors have brought the characteristic function below 1e-8."""
 _STEP = 2 * math.pi / 60
 """Lattice step: what lies 60 standard deviations minus the quantile away is counted twice, and weighs nothing."""
 
+_SMALL = 1e-4
+"""Below, 1 - (1 + a) e^-a is taken from its series."""
+
 _NEGLIGIBLE = 1e-8
 _REACHES = (8.0, 16.0, 32.0, 64.0, 128.0, 512.0, 2048.0, 8192.0)
 _BLOCK = 2**22
@@ -49,21 +52,19 @@ def laplace_bound(level: float) -> float:
     """Return a z that every sum of Laplace variables of variance 1 stays within with probability at least `level`.
 
     Guarantees:
-        Chernoff: P(S > z) <= e^(-s z) / (1 - s^2 / 2) for 0 < s < sqrt 2, as prod_j (1 - c_j^2 s^2) >= 1 - s^2 / 2.
+        z = a / sqrt(2 (1 - (1 + a) e^-a)) with a = -log(1 - level). S is symmetric with a log-concave density, so that
+        G(x) = P(|S| > x) is log-concave too. If G(z) = e^-a, then G(x) >= e^(-a x / z) for x <= z, and
+        1 = E S^2 = int 2 x G(x) dx >= (z / a)^2 2 (1 - (1 + a) e^-a). No z for variance 1 alone is much
+        smaller: one Laplace variable needs 1.63 at 0.9, where this is 1.99, and 3.26 at 0.99, where it is 3.35.
     """
-    from scipy.optimize import minimize_scalar  # loads slowly, and is seldom needed
-
     check_level(level)
-
-    def reach(s: float) -> float:
-        return (math.log(2 / (1 - level)) - math.log1p(-s * s / 2)) / s
-
-    found = minimize_scalar(reach, bounds=(1e-6, math.sqrt(2) - 1e-9), method="bounded")
-    return float(found.fun)
+    a = -math.log1p(-level)
+    share = -math.expm1(-a) - a * math.exp(-a) if a > _SMALL else a * a * (0.5 - a / 3)  # of 1 - (1 + a) e^-a
+    return a / math.sqrt(2 * share)
 
 
 def half_width(noise: Noise, level: float) -> float:
-    """Return half the width of an interval for any answer, in standard deviations; wide for Laplace noise."""
+    """Return half the width of an interval for any answer, in standard deviations; a little wide for Laplace noise."""
     return normal_quantile(level) if noise == "gaussian" else laplace_bound(level)
 
 

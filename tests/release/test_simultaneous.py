@@ -73,8 +73,7 @@ def test_all_answers_are_inside_as_often_as_the_level_says(name):
     lumps = 0.06 if name == "norm" else 0.0  # whole numbers: the largest error has few values
     assert LEVEL - room <= share(width) <= LEVEL + above + room + lumps
     low, high = first.interval(LEVEL)
-    if name != "laplace, sums of noise":  # there single answers have a tail bound, which is wide
-        assert share((high - low) / 2) < LEVEL - room
+    assert share((high - low) / 2) < LEVEL - room
     assert share(0.7 * width) < LEVEL - room
     exact = fit.recovery.variances(fit.problem.workload, settled) == 0
     assert np.all(width[exact] == 0)
