@@ -13,16 +13,22 @@ import math
 
 import numpy as np
 
-from hdmm_bf._checks import fail
+from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import RealMatrix, SparseMatrix
 from hdmm_bf.certificate.exact import GRID_BITS, fits_in_words
 from hdmm_bf.matrix import apply_factors
 from hdmm_bf.problem.product import ProductProblem, Term
-from hdmm_bf.problem.public_totals import kept_totals
+from hdmm_bf.problem.public_totals import kept_totals, others_of_totals
 from hdmm_bf.strategies.records import JoinedBlock
 
 _AGAIN = "Fit the strategy again."
 _MOST_GAIN_BITS = 52
+_MOST_VALUES = 2**16
+"""Values, and rows with totals: sums of so many products are exact when noise is added up."""
+
+_MOST_UNEVEN = 2**14
+"""Weights and rows over the least weight, and gains: beyond, variances would drown in the rounding of larger ones."""
+
 _COLUMNS = 256
 """Columns of F that are carried through the queries at a time."""
 
@@ -40,6 +46,21 @@ def check_joined(product: ProductProblem, block: JoinedBlock) -> None:
     if not fine or not int(block.weights.min()) >= 1 or not fits_in_words(block):
         shown = f"a block that joins attributes {axes} and hides {block.hides}"
         raise fail("certificate", shown, "does not fit the domain", _AGAIN)
+    _check_sizes(block)
+
+
+def _check_sizes(block: JoinedBlock) -> None:
+    """Refuse a block too large to be added up exactly, or too uneven for its error to be known."""
+    n, told = block.gains.shape
+    shown = f"a block of {n} values, {len(block.rows)} rows and {told - len(block.rows)} totals"
+    if max(n, told) > _MOST_VALUES:
+        raise fail("certificate", shown, "is too large to be run exactly", "Join fewer attributes.")
+    fits("certificate", shown, 8 * max(2 * n * told, 4 * told**2), advice="Join fewer attributes.")
+    rows = int(np.abs(block.rows).sum(axis=0).max())
+    gains = int(np.abs(block.gains.astype(object)).max(initial=0))
+    uneven = int(block.weights.max()) + rows > _MOST_UNEVEN * int(block.weights.min())
+    if uneven or gains > _MOST_UNEVEN << block.gain_bits:
+        raise fail("certificate", shown, "is too uneven for its error to be known", _AGAIN)
 
 
 def joined_trace(product: ProductProblem, block: JoinedBlock) -> float:
@@ -59,10 +80,10 @@ def joined_trace(product: ProductProblem, block: JoinedBlock) -> float:
 
 
 def _put_right(S: SparseMatrix, columns: RealMatrix) -> RealMatrix:
-    """Q: take what is left of every total off the first value of its component."""
+    """Q: take what is left of every total off the first value of its component, which is then minus the others."""
     found = columns.copy()
-    if S.shape[0]:
-        found[S.indices[S.indptr[:-1]]] -= S @ columns
+    first, others = others_of_totals(S)
+    found[first] = -(others @ columns)
     return found
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse import csgraph
 
-from hdmm_bf._types import EdgeArray, RealMatrix, SparseMatrix
+from hdmm_bf._types import EdgeArray, IndexArray, RealMatrix, SparseMatrix
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import ProductProblem
 
@@ -33,12 +33,21 @@ def kept_totals(product: ProductProblem, axes: tuple[int, ...], attribute: int) 
     One row for every component of its policy without BOTTOM and every value of the others.
     """
     parts = [
-        sp.csr_array(indicators(product.edges[i], product.sizes[i]) if i == attribute else np.eye(product.sizes[i]))
+        sp.csr_array(
+            indicators(product.edges[i], product.sizes[i]) if i == attribute else sp.eye_array(product.sizes[i])
+        )
         for i in axes
     ]
     S = sp.csr_array(reduce(lambda left, right: sp.kron(left, right, format="csr"), parts))
     S.sort_indices()
     return S
+
+
+def others_of_totals(S: SparseMatrix) -> tuple[IndexArray, SparseMatrix]:
+    """Return the first value of every total, and the totals without it."""
+    others = S.copy()
+    others.data[S.indptr[:-1]] = 0.0
+    return np.asarray(S.indices[S.indptr[:-1]]), others
 
 
 def has_public_totals(product: ProductProblem) -> bool:

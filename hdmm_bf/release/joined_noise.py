@@ -18,7 +18,7 @@ import numpy as np
 from hdmm_bf._types import AnyArray, IndexArray, RealMatrix, RealVector, SparseMatrix
 from hdmm_bf.matrix import apply_factors
 from hdmm_bf.problem.product import ProductProblem, Term
-from hdmm_bf.problem.public_totals import kept_totals
+from hdmm_bf.problem.public_totals import kept_totals, others_of_totals
 from hdmm_bf.release.plan import Plan
 from hdmm_bf.release.row_noise import draw_rows
 from hdmm_bf.release.whole_numbers import along, from_limbs, limbs
@@ -134,8 +134,8 @@ class JoinedNoise:
         values = y.astype(np.float64)
         told = np.concatenate([np.ldexp(z.astype(np.float64), -block.bits) - T @ values, -(S @ values)])
         N = values + K @ told
-        if S.shape[0]:
-            N[_first(S)] -= S @ N
+        first, others = others_of_totals(S)
+        N[first] = -(others @ N)
         return np.asarray(self._over_cells(N))
 
     def _over_cells(self, N: AnyArray) -> AnyArray:
@@ -155,9 +155,9 @@ class JoinedNoise:
         block, S = self.block, self._totals
         T = np.ldexp(block.rows.astype(np.float64), -block.bits)
         L = np.ldexp(block.gains.astype(np.float64), -block.gain_bits)
-        if S.shape[0]:
-            L[_first(S)] -= S @ L
-            L[_first(S), len(T) + np.arange(S.shape[0])] += 1.0
+        first, others = others_of_totals(S)
+        L[first] = -(others @ L)
+        L[first, len(T) + np.arange(S.shape[0])] += 1.0
         M = np.vstack([T, S.toarray()])
         MD = M * values
         middle = MD @ M.T
@@ -194,7 +194,7 @@ class JoinedNoise:
             diagonal = np.asarray(apply_factors([d[None] for d in own], spread.own.reshape(shape))).item()
             vectors = spread.vectors.reshape(*shape, -1)
             through = apply_factors([term.grams[i] for i in self.block.axes], vectors)
-            carried = (vectors * through).reshape(-1, spread.sizes.size).sum(axis=0)
+            carried = (vectors * through).sum(axis=tuple(range(len(shape))))
             others = math.prod(float(np.trace(term.grams[i])) for i in self._apart())
             total += term.weight**2 * others * (diagonal + float(spread.sizes @ carried))
         return total

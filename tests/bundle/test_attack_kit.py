@@ -16,7 +16,8 @@ from tests.support.mistakes import _as_users_run_it  # noqa: F401
 
 DEFAULT, MORE, MANY = 100, 300, 5000
 BATCH = 25
-SUMS = ["sum", "sum grid", "sum hidden", "sum cells", "sum parts"]
+SUMS = ["sum", "sum grid", "sum hidden", "sum cells", "sum parts", "sum joined", "sum beside"]
+JOINED = ["sum joined", "sum beside"]
 KINDS = [
     *("gaussian", "gaussian star", "gaussian custom", "laplace", "laplace complete", "edge cycle", "edge grid"),
     *("marginals", "sectors", "kronecker", "bases", "union", "laplace kronecker", "tree", "tree hidden", "tree parts"),
@@ -58,6 +59,12 @@ def test_no_forged_bundle_loses_more_than_was_asked_for(pool, tmp_path, start):
 @pytest.mark.parametrize("start", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(BATCH, MORE, BATCH))])
 def test_no_forged_sum_of_noise_loses_more_than_was_asked_for(pool, tmp_path, start):
     went, found = holes(range(start, start + BATCH), pool, tmp_path, origins=SUMS)
+    assert not found, "\n".join([str(went), *found])
+
+
+@pytest.mark.parametrize("start", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(BATCH, MORE, BATCH))])
+def test_no_forged_joined_block_loses_more_than_was_asked_for(pool, tmp_path, start):
+    went, found = holes(range(start, start + BATCH), pool, tmp_path, origins=JOINED)
     assert not found, "\n".join([str(went), *found])
 
 

@@ -20,8 +20,8 @@ from hdmm_bf.fit import loading
 from hdmm_bf.fit.certified import certificate
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.blocks import noise_block
-from hdmm_bf.strategies.records import NoiseSum
-from tests.support.attack_kit import noise_tricks, tree_tricks, tricks
+from hdmm_bf.strategies.records import JoinedBlock, NoiseSum
+from tests.support.attack_kit import joined_tricks, noise_tricks, tree_tricks, tricks
 
 W = np.array([[1.0, 2, 0, 0, 0, 1], [0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1]])
 
@@ -63,7 +63,11 @@ def honest_sums():
     }
     assert all(isinstance(fit.strategy, NoiseSum) for fit in found.values())
     assert any(len(hides) > 1 for hides in found["sum cells"].strategy.hides)
-    return found | {"sum parts": sum_by_hand(found["sum"])}
+    return found | {
+        "sum parts": sum_by_hand(found["sum"]),
+        "sum joined": joined_by_hand(found["sum"]),
+        "sum beside": joined_by_hand(found["sum"], beside=True),
+    }
 
 
 def sum_by_hand(fit):
@@ -74,7 +78,28 @@ def sum_by_hand(fit):
     rows, star = np.eye(5) + 0.1 * np.tri(5), np.array([[1.0, 1, 1], [0, 0.7, 0], [0, 0, 0.3]])
     first = noise_block((rows, np.eye(3)), np.geomspace(1, 9, 5)[:, None] * np.ones((1, 3)))
     second = noise_block((np.eye(5), star), np.array([[np.inf, 2.0, 3.0]]))
-    strategy = NoiseSum((first, second), ((0,), (1,)), "by hand")
+    return fit_by_hand(fit, problem, NoiseSum((first, second), ((0,), (1,)), "by hand"))
+
+
+def joined_by_hand(fit, *, beside=False):
+    """Two joined blocks with any rows and gains, or one beside a product of rows; one attribute is without edges."""
+    rng = np.random.default_rng(5)
+    parts = bf.policy.from_edges([0, 1, 2], [1, -1, 3], 5)  # hidden, public, and a value by itself
+    graph = bf.policy.product(parts, bf.policy.from_edges([0, 0], [1, 2], 3), bf.policy.empty(2))
+    problem = Problem(bf.workload.parse("prefix:5x3x2"), graph)
+
+    def block(axes, hides, n, totals):
+        weights, rows = rng.integers(2, 9, n), rng.integers(-9, 10, (2, n))
+        return JoinedBlock(axes, hides, weights, rows, 3, rng.integers(-9, 10, (n, 2 + totals)), 4)
+
+    first, second = block((0, 2), 0, 10, 4), block((0, 1), 1, 15, 5)
+    own = noise_block((np.eye(5), np.array([[1.0, 1, 1], [0, 1, 0], [0, 0, 1]]), np.eye(2)), np.full((1, 3, 1), 2.0))
+    made = NoiseSum((own,), ((1,),), "by hand", (first,)) if beside else NoiseSum((), (), "by hand", (first, second))
+    return fit_by_hand(fit, problem, made)
+
+
+def fit_by_hand(fit, problem, strategy):
+    """A fit with another problem and strategy."""
     derived = certificate(strategy, problem, noise="laplace", proof=None)
     changed = {"problem": problem, "strategy": strategy, "certificate": derived, "proof": None}
     return replace(fit, **changed, reached={}, trace=(), status="finished")
@@ -112,7 +137,11 @@ class Draft:
 
     @property
     def has_sum(self):
-        return self.has_blocks and "b0_hides" in self.strategy
+        return self.has_blocks and ("b0_hides" in self.strategy or self.has_joined)
+
+    @property
+    def has_joined(self):
+        return self.has_blocks and "joined" in self.strategy
 
     @property
     def has_tree(self):
@@ -211,6 +240,7 @@ def forge(seed, pool, folder, *, origins=None):
     kinds = tricks.SUBTLE if rng.random() < 0.7 else tricks.ALL
     kinds = [*tree_tricks.ALL, *kinds] if draft.has_tree else kinds
     kinds = [*noise_tricks.ALL, *kinds] if draft.has_sum else kinds
+    kinds = [*joined_tricks.ALL * 2, *kinds] if draft.has_joined else kinds
     for _ in range(int(rng.choice([1, 1, 2, 3]))):
         trick = kinds[int(rng.integers(len(kinds)))]
         try:

@@ -9,6 +9,10 @@ edge moved along. The loss of a move is
     min over the blocks that can take it up of  sum over rows |s_row| / scale_row
 
 and what a block says that it hides is not asked: it changes nothing of what is drawn.
+
+A joined block adds N = Q (y + K_1 (z - T y) - K_2 S y) over its attributes, for every value of the others by itself; S
+sums up the components, without "no record", of the attribute that it says it hides. A move p within its attributes with
+S p = 0 is y shifted by p and z by T p, whatever K is: these are two more blocks of rows, y and z.
 """
 
 import json
@@ -34,6 +38,8 @@ class Sum(oracle.Bundle):
     """For every block the attribute whose factor has a column for every edge, or -1."""
     lists: list = field(default_factory=list)
     """The edges of every attribute."""
+    joined: list = field(default_factory=list)
+    """For every joined block its axes, the attribute whose components it keeps, and T in Python integers."""
 
 
 def read(folder):
@@ -43,7 +49,7 @@ def read(folder):
     if "blocks.npz" not in manifest["files"]:
         return None
     held = oracle.archive(folder / "blocks.npz")
-    if "b0_hides" not in held:
+    if "b0_hides" not in held and "joined" not in held:
         return None
     sizes = [int(size) for size in manifest["domain"]["sizes"]]
     policy = oracle.archive(folder / "policy.npz")
@@ -53,7 +59,16 @@ def read(folder):
     counts = [math.prod(len(factor) for factor in own) for own in factors]
     precisions = [p for b in numbers for p in precisions_of(held[f"b{b}_precisions"], factors[b])]
     edges, over = oracle.product_edges(lists, sizes), [int(held[f"b{b}_over"]) for b in numbers]
-    return Sum(sizes, manifest["noise"], "noise", edges, np.empty(0), precisions, counts, None, factors, over, lists)
+    joined = []
+    for j in range(int(held["joined"]) if "joined" in held else 0):
+        axes, weights, rows = held[f"j{j}_axes"].tolist(), held[f"j{j}_weights"], held[f"j{j}_rows"]
+        others = math.prod(size for i, size in enumerate(sizes) if i not in axes)
+        joined.append((axes, int(held[f"j{j}_places"][0]), oracle.exact(rows)))
+        counts += [weights.size * others, len(rows) * others]
+        precisions += [Fraction(w) for w in weights.tolist() for _ in range(others)]
+        precisions += [Fraction(1)] * (len(rows) * others)
+    own = counts, None, factors, over, lists, joined
+    return Sum(sizes, manifest["noise"], "noise", edges, np.empty(0), precisions, *own)
 
 
 def precisions_of(held, factors):
@@ -88,6 +103,53 @@ def taken_up(bundle, b, move):
     return oracle.outer(parts)
 
 
+def taken_up_together(bundle, j, move):
+    """Return how y and z of a joined block are shifted by a move, or None where it cannot take it up."""
+    i, e, rest = move
+    axes, kept, rows = bundle.joined[j]
+    if i not in axes:
+        return None
+    ends = [[end if k == i else rest[k] for k in range(len(bundle.sizes))] for end in bundle.lists[i][e]]
+    signed = [(end, sign) for end, sign in zip(ends, (1, -1), strict=True) if end[i] != BOTTOM]
+    totals = {}
+    for end, sign in signed:  # every value of the other joined attributes has totals of its own
+        where = component(bundle, kept, end[kept]), *(end[k] for k in axes if k != kept)
+        totals[where] = totals.get(where, 0) + sign
+    if any(total for where, total in totals.items() if where[0] is not None):
+        return None
+    apart = [k for k in range(len(bundle.sizes)) if k not in axes]
+    others = math.prod(bundle.sizes[k] for k in apart)
+    n = math.prod(bundle.sizes[k] for k in axes)
+    y, z = [0] * (n * others), [0] * (len(rows) * others)
+    for end, sign in signed:
+        inside, outside = (number([end[k] for k in some], [bundle.sizes[k] for k in some]) for some in (axes, apart))
+        y[inside * others + outside] += sign
+        for row in range(len(rows)):
+            z[row * others + outside] += sign * rows[row, inside]
+    return y + z
+
+
+def component(bundle, i, value):
+    """Return the least value that edges of an attribute lead to; None where they lead to "no record"."""
+    reached, before = {value}, set()
+    while reached != before:
+        before = set(reached)
+        for u, v in bundle.lists[i]:
+            if u in reached or v in reached:
+                reached |= {u, v}
+                if BOTTOM in reached:
+                    return None
+    return min(reached)
+
+
+def number(values, sizes):
+    """The place of values in row-major order."""
+    place = 0
+    for value, size in zip(values, sizes, strict=True):
+        place = place * size + value
+    return place
+
+
 def full_rank(factor):
     """Whether no column of integers depends on the others, in fractions."""
     rows, (count, width) = [[Fraction(v) for v in row] for row in factor], factor.shape
@@ -105,11 +167,12 @@ def full_rank(factor):
 def shifts(bundle, scales):
     """Yield every edge, the least loss of a record moved along it, and the shifts of all noise that hide it."""
     assert len(scales) == sum(bundle.blocks)
-    starts = [sum(bundle.blocks[:b]) for b in range(len(bundle.blocks))]
+    plain = len(bundle.factors)
+    starts = [sum(bundle.blocks[:b]) for b in [*range(plain), *range(plain, len(bundle.blocks), 2)]]
     for edge, move in zip(bundle.edges, moves(bundle), strict=True):
         least = math.inf, None
         for b, start in enumerate(starts):
-            shift = taken_up(bundle, b, move)
+            shift = taken_up(bundle, b, move) if b < plain else taken_up_together(bundle, b - plain, move)
             if shift is None:
                 continue
             own = scales[start : start + len(shift)]
