@@ -27,7 +27,7 @@ def attributes(product: ProductProblem, weights: Sequence[Summand]) -> list[Attr
 
 
 def by_parts(
-    product: ProductProblem, weights: Sequence[Summand], split: Sequence[Attribute], largest: float
+    product: ProductProblem, weights: Sequence[Summand], split: Sequence[Attribute], largest: int
 ) -> float | None:
     """Return f, the sum over all choices of a part for every attribute; None where they are too many or too large.
 
