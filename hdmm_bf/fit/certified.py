@@ -12,6 +12,7 @@ from hdmm_bf._types import BOUND_ROUNDING, Noise, Proof
 from hdmm_bf.certificate import Certificate, certify
 from hdmm_bf.certificate.duals import ProvenBounds, proven_bounds
 from hdmm_bf.fit.fit import Fit
+from hdmm_bf.fit.memory import MOST_LISTED
 from hdmm_bf.fit.options import FitOptions, final_status
 from hdmm_bf.fit.tables import check_tables, weighted_tables
 from hdmm_bf.problem.product import product_view
@@ -19,9 +20,6 @@ from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.reconstruction import recovery
 from hdmm_bf.strategies import Status, limits
 from hdmm_bf.strategies.records import MatrixStrategy, NoiseSum, ProductStrategy, Strategy, TreeNorm
-
-MOST_LISTED = 2**22
-"""Queries of a strategy by factors up to which each is looked at."""
 
 
 @singledispatch

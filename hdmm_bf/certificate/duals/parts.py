@@ -79,16 +79,16 @@ def _one_by_one(factors: list[Matrix], forms: list[Form]) -> list[Part] | None:
     even = all(np.ptp(form.weights) == 0 for form in forms if isinstance(form, Values))
     if len(known) < len(pairs) or not even or len(moves) > 1:
         return None
-    spectrum, counts = _spectrum(moves, n)
+    spectrum, times = _spectrum(moves, n)
 
-    def part(k: int, moved: RealVector, counts: RealVector) -> Part:
+    def part(k: int, moved: RealVector, times: RealVector) -> Part:
         own = [moved if isinstance(form, Moves) else np.full(moved.size, form.weights[0]) for form in forms]
         still = [np.ones((1, 1)) if value == 0 else np.ones((1, 0)) for value in moved.tolist()]
         grams = tuple(np.full((1, 1), pair[k]) for pair in known)
-        return Part(counts, grams, tuple(w.reshape(-1, 1, 1) for w in own), tuple(still))
+        return Part(times, grams, tuple(w.reshape(-1, 1, 1) for w in own), tuple(still))
 
     ones = part(1, np.zeros(1), np.ones(1))
-    return [ones, part(0, spectrum, counts)] if n > 1 else [ones]
+    return [ones, part(0, spectrum, times)] if n > 1 else [ones]
 
 
 def _spectrum(moves: list[Moves], n: int) -> tuple[RealVector, RealVector]:
