@@ -1,4 +1,4 @@
-"""From a strategy on its grid to a `Fit`: the certificate, with the bound by factors evaluated beside it."""
+"""From a strategy on its grid to a `Fit`: the certificate, with what is known of single queries."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 
 from hdmm_bf._checks import InputError, fail
 from hdmm_bf._types import BOUND_ROUNDING, Noise, Proof
-from hdmm_bf.bounds.products import ProductBounds, product_bound
 from hdmm_bf.certificate import Certificate, certify
+from hdmm_bf.certificate.duals import ProvenBounds, proven_bounds
 from hdmm_bf.fit.fit import Fit
+from hdmm_bf.fit.memory import MOST_LISTED
 from hdmm_bf.fit.options import FitOptions, final_status
 from hdmm_bf.fit.tables import check_tables, weighted_tables
 from hdmm_bf.problem.product import product_view
@@ -20,26 +21,23 @@ from hdmm_bf.release.reconstruction import recovery
 from hdmm_bf.strategies import Status, limits
 from hdmm_bf.strategies.records import MatrixStrategy, NoiseSum, ProductStrategy, Strategy, TreeNorm
 
-MOST_LISTED = 2**22
-"""Queries of a strategy by factors up to which each is looked at."""
-
 
 @singledispatch
-def factor_bounds(strategy: object, problem: Problem, proof: Proof | None) -> ProductBounds | None:
-    """Evaluate bounds that the certificate has no code for."""
+def factor_bounds(strategy: object, problem: Problem, proof: Proof | None) -> ProvenBounds | None:
+    """Evaluate the proof of a strategy by factors; code of the certificate, as for edge weights."""
     raise TypeError(f"no bounds for {type(strategy).__name__}")
 
 
 @factor_bounds.register(MatrixStrategy)
 @factor_bounds.register(TreeNorm)
-def _(_: MatrixStrategy | TreeNorm, problem: Problem, proof: Proof | None) -> ProductBounds | None:
-    return None  # the certificate evaluates the edge weights
+def _(_: MatrixStrategy | TreeNorm, problem: Problem, proof: Proof | None) -> ProvenBounds | None:
+    return None  # evaluated with the rest of the certificate
 
 
 @factor_bounds.register(ProductStrategy)
 @factor_bounds.register(NoiseSum)
-def _(_: ProductStrategy | NoiseSum, problem: Problem, proof: Proof | None) -> ProductBounds | None:
-    return product_bound(product_view(problem, balls=True), proof)
+def _(_: ProductStrategy | NoiseSum, problem: Problem, proof: Proof | None) -> ProvenBounds | None:
+    return proven_bounds(product_view(problem, balls=True), proof)
 
 
 def certificate(strategy: Strategy, problem: Problem, *, noise: Noise, proof: Proof | None) -> Certificate:
@@ -79,7 +77,7 @@ def _(strategy: ProductStrategy | NoiseSum, problem: Problem, derived: Certifica
     if proof is not None and "tables" in proof:
         lam = np.asarray(proof["tables"], dtype=np.float64)
         check_tables(lam, problem)
-        bound = product_bound(product_view(weighted_tables(problem, lam / lam.sum()), balls=True), proof).lower
+        bound = proven_bounds(product_view(weighted_tables(problem, lam / lam.sum()), balls=True), proof).lower
     if bound is not None and not value >= bound * (1 - BOUND_ROUNDING):
         raise fail("certificate", f"objective {value}", f"is below the bound {bound}", "Report this as a bug.")
     return replace(derived, objective=goal.kind, objective_value=value, objective_bound=bound)

@@ -7,12 +7,15 @@ import os
 
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import Noise
+from hdmm_bf.bounds.products.folded import LARGEST, side
+from hdmm_bf.bounds.products.grid import as_grid
 from hdmm_bf.domain import DomainLike
 from hdmm_bf.parallel.workers import default_workers
 from hdmm_bf.problem import inputs
 from hdmm_bf.problem.product import ProductProblem, as_product
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies import registry
+from hdmm_bf.strategies.gaussian import bases
 from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.laplace import p_identity, vertex
 from hdmm_bf.strategies.laplace.structured import choose_laplace
@@ -45,8 +48,12 @@ _SMALL = 64
 _MESSAGES = 12000
 """Tree norms: numbers a cell that messages and their gradients hold."""
 
-_FACTORS = 2
-"""Structured: matrices an attribute, besides the tensors over the cells that the family keeps."""
+_FACTORS, _BALLS, _PARTS, _LISTED = 2, 3, 7, 3
+"""Structured: matrices an attribute, besides the tensors over the cells that the family keeps; how many times more
+tensors there are where edges change several attributes; matrices of a part of the bound; numbers a query."""
+
+MOST_LISTED = 2**22
+"""Queries of a strategy by factors up to which each is looked at."""
 
 
 def memory_needed(
@@ -68,7 +75,7 @@ def memory_needed(
     large = family is None and is_large(problem, noise)
     product = as_product(problem, balls=True) if by_factors or large else None
     if product is not None:
-        return product_bytes(product, family or structured_family(product, noise))
+        return product_bytes(product, family or structured_family(product, noise), noise)
     edges = problem.policy.num_edges
     if noise == "norm":
         return norm_bytes(problem)
@@ -128,11 +135,25 @@ def _laplace_bytes(problem: Problem) -> int:
     return _JAX + _SIZE * sizes + 8 * entries
 
 
-def product_bytes(product: ProductProblem, family: str) -> int:
-    """Predict the peak of a structured fit, from measurements on grids of side 64 to 1000.
+def product_bytes(product: ProductProblem, family: str, noise: Noise = "gaussian") -> int:
+    """Predict the peak of a structured fit, from measurements on grids of side 64 to 1000 and on tables.
 
-    Bases hold a tensor over the cells for every correction of the search; the others only factors.
+    Bases hold a tensor over the cells for every correction of the search, more where edges change several attributes,
+    and write the parts of their bound out; the others hold only factors. Laplace searches load JAX. Variances of
+    queries are listed unless they are too many.
     """
-    factors = sum(size**2 for size in product.sizes) * 8
-    tensors = max(known.tensors for known in registry.families() if known.name == family) * math.prod(product.sizes) * 8
-    return _PROGRAM + _FACTORS * factors + tensors
+    kept = max(known.tensors for known in registry.families() if known.name == family)
+    factors = _FACTORS * sum(size**2 for size in product.sizes)
+    tensors = kept * math.prod(product.sizes) * (1 if product.threshold is None else _BALLS)
+    m = product.problem.workload.num_queries
+    listed = _LISTED * m if m <= MOST_LISTED else 0
+    programs = _JAX + _SIZE if noise == "laplace" else 0
+    return _PROGRAM + programs + 8 * (factors + tensors + listed + _part_entries(product, family))
+
+
+def _part_entries(product: ProductProblem, family: str) -> int:
+    """Entries of the matrices in which a bound is written out, where it is."""
+    if family != bases.FAMILY.name or (product.threshold is None and as_grid(product) is not None):
+        return 0
+    part = side(product)
+    return _PARTS * part**2 if part <= LARGEST else 0

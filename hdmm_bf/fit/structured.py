@@ -34,7 +34,7 @@ _SEARCH_SHARE = 0.95
 def fit_structured(product: ProductProblem, options: FitOptions) -> Fit:
     """Search the structured families, put the best on a grid, and certify it."""
     name = options.family or structured_family(product, options.noise)
-    needed = product_bytes(product, name)
+    needed = product_bytes(product, name, options.noise)
     fits("fit", f"{math.prod(product.sizes)} cells", needed, advice="Use a smaller domain.", limit=most_memory())
     with limits.limited(options.until(0.0 if options.max_seconds is None else product_seconds(product))):
         found = _search(product, options)

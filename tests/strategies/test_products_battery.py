@@ -117,14 +117,20 @@ def random_policy(rng, n):
     return made[kind]()
 
 
-def random_product(seed, most):
-    """A random product of 2 to 4 attributes, with one at least that has edges, and a union of 1 to 3 products."""
+def random_product(seed, most, *, star=False):
+    """A random product of 2 to 4 attributes, with one at least that has edges, and a union of 1 to 3 products.
+
+    With a star, the presence of a record is hidden through one attribute, the only one that may lead to BOTTOM.
+    """
     rng = np.random.default_rng(seed)
     sizes = rng.integers(3, 6, size=int(rng.integers(2, 5)))
     while math.prod(sizes) > most:
         sizes = sizes[:-1] if len(sizes) > 2 else np.maximum(sizes - 1, 3)
     own = [random_policy(rng, int(n)) for n in sizes]
     own[0] = policy.line(int(sizes[0])) if all(p.num_edges == 0 for p in own) else own[0]
+    if star:
+        k = int(rng.integers(len(own)))
+        own[k] = policy.unbounded(int(sizes[k]))
     terms = [
         workload.weighted(workload.product(*(random_factor(rng, int(n)) for n in sizes)), float(rng.integers(1, 4)))
         for _ in range(rng.integers(1, 4))
@@ -132,8 +138,8 @@ def random_product(seed, most):
     return taken_apart(terms[0] if len(terms) == 1 else workload.union(*terms), policy.product(*own))
 
 
-def check_random(seed, tmp_path, *, most, steps):
-    product = random_product(seed, most)
+def check_random(seed, tmp_path, *, most, steps, star=False):
+    product = random_product(seed, most, star=star)
     problem = product.problem
     tight = bf.bound(problem.workload, problem.policy, gap=TIGHT)
     for noise in ("gaussian", "laplace"):
@@ -168,6 +174,11 @@ def test_random_products_are_no_worse_than_their_floors_and_bounded_from_below(s
 @pytest.mark.parametrize("seed", range(100, 200))
 def test_more_random_products(seed, tmp_path):
     check_random(seed, tmp_path, most=256, steps=4)
+
+
+@pytest.mark.parametrize("seed", [300, 301, *(pytest.param(k, marks=pytest.mark.slow) for k in range(302, 320))])
+def test_random_products_that_hide_the_presence_of_records(seed, tmp_path):
+    check_random(seed, tmp_path, most=40, steps=1, star=True)
 
 
 # ---------------------------------------------------------------- the bound in folded parts

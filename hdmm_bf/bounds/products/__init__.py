@@ -1,7 +1,8 @@
 """Lower bounds for large product domains, where they can be evaluated exactly without writing the domain out.
 
 Every bound is f(mu)^2 for weights mu on the edges (see `hdmm_bf.bounds`), of a form that makes f computable. A
-*proof* is a plain dictionary of numbers and arrays that anybody can evaluate again with `product_bound`:
+*proof* is a plain dictionary of numbers and arrays that the search evaluates with `product_bound`, and the certificate
+again with code of its own (`certificate.duals`):
 
     kind "types"      weights: one a type of edge (attributes with edges, then BOTTOM)
     kind "sectors"    attribute, weights: on its edges, then one a cell for every kind of move of the others
