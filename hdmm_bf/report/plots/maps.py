@@ -19,6 +19,9 @@ _MOST_LABELS, _LONGEST_LABEL = 30, 12
 _LINE = 8
 """Letters of a name that stand in one line."""
 _MOST_EDGES = 1500
+_PLAIN = "#f3f5f7"
+"""The ground of districts without a number."""
+
 _LUMA = np.array([0.299, 0.587, 0.114])
 
 
@@ -50,7 +53,7 @@ def district_map(
         figure = canvas.new_figure(question, height=below + canvas.WIDTH * _shape([outlines[i] for i in drawn]))
         axis = figure.subplots()
         paths = [_path(outlines[i]) for i in drawn]
-        shapes = Shapes(paths, facecolor="#f3f5f7", edgecolor="#808080", linewidth=0.7)
+        shapes = Shapes(paths, facecolor=_PLAIN, edgecolor="#808080", linewidth=0.7)
         axis.add_collection(shapes)
         if values is not None:
             shapes.set_array(np.ma.masked_invalid(np.asarray(values)[drawn]))
@@ -63,7 +66,7 @@ def district_map(
             lines = _lines(edges, drawn, middles)
             axis.add_collection(LineCollection(lines, colors=canvas.BLUE, linewidths=1.2, alpha=0.8))
             axis.scatter(middles[:, 0], middles[:, 1], s=12, color="black", zorder=3)
-        _label(axis, [names[i] for i in drawn], middles, _is_dark(shapes, len(drawn)))
+        _label(axis, [names[i] for i in drawn], middles, _is_dark(shapes, len(drawn)), over_lines=edges is not None)
         axis.set_axis_off()
         axis.set_aspect("equal")
         axis.autoscale_view()
@@ -116,8 +119,10 @@ def _is_dark(shapes: PathCollection, count: int) -> list[bool]:
     return [bool(dark) for dark in colours @ _LUMA < 0.5]
 
 
-def _label(axis: canvas.Axes, names: Sequence[str], middles: RealMatrix, dark: Sequence[bool]) -> None:
-    """Write names in the districts, in two lines where they are long, around the middle, which may have a dot."""
+def _label(
+    axis: canvas.Axes, names: Sequence[str], middles: RealMatrix, dark: Sequence[bool], *, over_lines: bool
+) -> None:
+    """Write names in the districts, in two lines if long, above the middle; on a plain ground over lines."""
     if len(names) > _MOST_LABELS:
         return
     from matplotlib.patheffects import withStroke
@@ -132,6 +137,8 @@ def _label(axis: canvas.Axes, names: Sequence[str], middles: RealMatrix, dark: S
             "path_effects": halo,
             "zorder": 4,
         }
+        if over_lines:
+            style["bbox"] = {"boxstyle": "square,pad=0.1", "facecolor": _PLAIN, "edgecolor": "none"}
         axis.annotate(label, place, (0, 4), textcoords="offset points", va="bottom", linespacing=1.0, **style)
 
 
