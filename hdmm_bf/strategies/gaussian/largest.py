@@ -38,7 +38,7 @@ has none, the value stays above it by about the square root of this."""
 _OVERSHOT = 0.97
 """A bound below this share of the best one means that the last step went too far."""
 
-_STILL, _STILL_STEPS, _HALF_STEPS = 3e-5, 3, 60
+_STILL, _STILL_STEPS, _HALF_STEPS = 3e-5, 3, 40
 """A search on half as many cells ends when its bound rose by less than this share in so many steps, or after so many
 steps in all."""
 
