@@ -13,6 +13,7 @@ from hdmm_bf.certificate import certify, exact_sensitivity
 from hdmm_bf.certificate.exact import GRID_BITS
 from hdmm_bf.fit import loading
 from hdmm_bf.problem.product import as_product
+from hdmm_bf.problem.public_totals import kept_totals
 from hdmm_bf.release.joined_noise import JoinedNoise, scales
 from hdmm_bf.strategies.blocks import joined_block, noise_block
 from hdmm_bf.strategies.laplace.joined import Joined, joined_axes
@@ -337,3 +338,31 @@ def test_edges_that_change_several_attributes_are_not_for_joined_blocks():
     )
     with pytest.raises(ValueError, match="change one attribute only"):
         exact_sensitivity(NoiseSum((), (), "by hand", (block, other)), problem, "laplace")
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_rows_of_the_search_lose_at_most_one_and_stay_near_it_on_the_grid(name):
+    """Quotes joined.steps: Every edge of the attribute loses at most 1.
+
+    And joined_block: weights are on a coarser grid than rows, and none is zero, however light.
+    """
+    problem, block = random_block(name)
+    search = Joined(as_product(problem), block.hides, block.axes)
+    n, rng = block.weights.size, seeded(name)
+    sketch = search.sketch(rng.uniform(0, 0.5, (3, n)))
+    inside, _ = positions(problem, block)
+    losses = [
+        sum(sketch.weights[inside[cell]] for cell, _ in move)
+        + np.abs(sum(sign * sketch.rows[:, inside[cell]] for cell, sign in move)).sum()
+        for move in moves(problem)
+    ]
+    assert max(losses) <= 1 + 1e-12
+    light = np.where(np.arange(n) == 0, 1e-9, sketch.weights)
+    made = joined_block(
+        block.axes, block.hides, light, sketch.rows, kept_totals(search.product, block.axes, block.hides)
+    )
+    assert made.weights.min() >= 1
+    assert np.unique(made.weights).size <= 2**12
+    assert np.all(made.weights % made.weights.min() == 0), "the lightest has one step of the grid"
+    np.testing.assert_allclose(made.weights[1:] / 2.0**made.bits, light[1:], atol=2.0**-13)
+    np.testing.assert_allclose(made.rows / 2.0**made.bits, sketch.rows, atol=2.0**-21)
