@@ -11,6 +11,7 @@ from hdmm_bf.cli.show import as_json, count, emit, number
 
 if TYPE_CHECKING:
     from hdmm_bf._types import JsonObject
+    from hdmm_bf.fit.fit import Fit
     from hdmm_bf.release.ledger import Balance, Entry, Ledger, Total
 
 
@@ -56,13 +57,22 @@ def _next(book: Ledger, balance: Balance, bundle: str) -> JsonObject:
     except InputError as refusal:
         return {"words": str(refusal)}
     if made.noise != "gaussian":
-        left = book.left_epsilon(balance.account, made.problem.policy)
+        left = book.left_epsilon(balance.account, made.problem.policy, _steps(made))
         return {"epsilon": left, "words": f"epsilon {number(left)} of {bundle}" if left else f"nothing of {bundle}"}
     delta = None if book.total.delta is None else float(book.total.delta)
     epsilon = analytic.epsilon_for(Fraction(mu), delta) if mu and delta is not None else None
     at = "" if epsilon is None else f", for example epsilon {number(epsilon)} with delta {book.total.delta}"
     words = f"rho {number(mu * mu / 2)}{at}, of {bundle}" if mu else f"nothing of {bundle}"
     return {"mu": mu, "rho": mu * mu / 2, "epsilon": epsilon, "delta": delta, "words": words}
+
+
+def _steps(made: Fit) -> float:
+    """Of how many steps a loss of a bundle is made, at least."""
+    from hdmm_bf._linalg import ROUNDING
+    from hdmm_bf.release.plan import plan
+
+    step = made.recovery.largest_step(plan(made, epsilon=1.0))
+    return 1.0 if step is None else max((1 - ROUNDING) / step, 1.0)
 
 
 def _account(balance: Balance, total: Total) -> list[str]:

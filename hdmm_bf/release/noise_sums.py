@@ -28,7 +28,7 @@ from hdmm_bf.problem.product import ProductProblem, incidence
 from hdmm_bf.problem.public_totals import indicators
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.exact import FIRST_BITS, GRID_BITS, MORE_BITS, MOST_BITS, SHIFT_BITS, rounded_to_grid
-from hdmm_bf.release.joined_noise import JoinedNoise, Spread
+from hdmm_bf.release.joined_noise import JoinedNoise, Spread, scales
 from hdmm_bf.release.plan import Plan
 from hdmm_bf.release.products import Pairs, ProductRecovery
 from hdmm_bf.release.reconstruction import Progress, recovery
@@ -155,6 +155,11 @@ class NoiseRecovery(ProductRecovery):
     def joined(self) -> list[JoinedNoise]:
         """Blocks that join attributes."""
         return [JoinedNoise(self.product, block) for block in self.strategy.joined]
+
+    def least_scale(self, settled: Plan) -> float:
+        """Return the least scale of Laplace noise on a whole number."""
+        joined = [scales(block, settled) for block in self.strategy.joined]
+        return min([super().least_scale(settled), *(min(float(own.values.min()), own.rows) for own in joined)])
 
     @property
     def noise_size(self) -> int:

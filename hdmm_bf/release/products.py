@@ -252,6 +252,11 @@ class ProductRecovery(Recovery):
         """Say how intervals are made."""
         return "normal" if settled.noise == "gaussian" else "tail bound"
 
+    def least_scale(self, settled: Plan) -> float:
+        """Return the least scale of Laplace noise on a row, in units of its integers."""
+        scales = [row_scales(block, settled) for block in self.strategy.blocks]
+        return min((float(own[own > 0].min()) for own in scales if np.any(own > 0)), default=math.inf)
+
     @property
     def noise_size(self) -> int:
         """How many numbers of noise a release draws: one a row of every block."""

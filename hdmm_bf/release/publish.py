@@ -90,6 +90,6 @@ def publish(
     data = recovery.read(counts)
     exact = recovery.measure(data, settled)
     if account is not None:
-        account.book(settled, policy=problem.policy, data=data)
+        account.book(settled, policy=problem.policy, data=data, step=recovery.largest_step(settled))
     measured = recovery.add_noise(exact, data, settled, callback)
     return Release(problem, settled, measured, recovery)

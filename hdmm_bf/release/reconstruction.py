@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import singledispatch
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,7 +18,7 @@ from jaxtyping import Int
 from hdmm_bf._types import RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.release import intervals
+from hdmm_bf.release import analytic, intervals
 from hdmm_bf.release.plan import Plan
 from hdmm_bf.strategies.records import Strategy
 from hdmm_bf.workload import Workload
@@ -86,6 +87,21 @@ class Recovery(ABC):
         stddev = np.sqrt(self.variances(workload, settled))
         method = "normal" if settled.noise == "gaussian" else "tail bound"
         return np.asarray(intervals.half_width(settled.noise, level) * stddev), method
+
+    def largest_step(self, settled: Plan) -> float | None:
+        """Return the most that is lost when one of a strategy's whole numbers changes by one; None where unknown.
+
+        Guarantees:
+            A move along an edge is made of such changes, each of them and all together losing no more than stated.
+        """
+        if settled.noise != "laplace" or settled.sampler is None:
+            return None
+        return analytic.up(1 / Fraction(self.least_scale(settled)))
+
+    def least_scale(self, settled: Plan) -> float:
+        """Return the least scale of Laplace noise on a whole number."""
+        assert settled.row_sampler is not None
+        return settled.row_sampler.scale
 
     @property
     @abstractmethod

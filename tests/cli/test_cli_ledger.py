@@ -98,9 +98,8 @@ def test_ledger_lists_what_was_spent_on_which_data(folder):
     assert spent.endswith("at delta 1e-05, rho 0.0290145")
     assert "people  line:6  epsilon 1.0, delta 1e-06  a.csv" in first
     assert "people  line:6  rho 0.001  b.csv" in second
-    assert (
-        paid == "    spent  epsilon 1; together epsilon 0.999986 at delta 1e-05, rho 0.5"
-    )  # 1 + log(1 - 1e-5 / 0.731)
+    # 1 + log(1 - 1e-5 / 0.5): half of all outcomes of Laplace noise lose all of epsilon
+    assert paid == "    spent  epsilon 1; together epsilon 0.99998 at delta 1e-05, rho 0.5"
     assert rest.startswith("    left   epsilon = 1.0000")
     assert rest.endswith(" of Laplace or tree-norm noise; epsilon = 1 with delta = 1e-05 of Gaussian noise")
     assert third.endswith("shops 2020  line:6  epsilon 1.0  c.json  other records than people")

@@ -64,7 +64,7 @@ def test_a_number_that_no_ledger_wrote_is_refused(column, number, path):
         "UPDATE stated SET epsilon = NULL",
         "UPDATE stated SET rho = '1.0'",
         "UPDATE stated SET delta = '1.5'",
-        "UPDATE stated SET schema = 'hdmm_bf ledger 5'",
+        "UPDATE stated SET schema = 'hdmm_bf ledger 6'",
         "DELETE FROM stated",
         "INSERT INTO stated SELECT * FROM stated",
         "DROP TABLE stated",
@@ -75,7 +75,7 @@ def test_a_number_that_no_ledger_wrote_is_refused(column, number, path):
         "UPDATE spent SET remark = x'00ff'",
         "UPDATE spent SET noise = 'public'",
         "INSERT INTO spent SELECT 9, at, 'other', data, fingerprint, policy, noise, epsilon, delta, rho, remark, "
-        "published, mu, digest, per_person FROM spent",
+        "published, mu, digest, per_person, step FROM spent",
         "UPDATE spent SET mu = '0.1'",
         "UPDATE spent SET digest = 'no hash'",
         "UPDATE stated SET salt = ''",

@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 from hdmm_bf.release.ledger import Entry, Total, composition, losses, within
+from hdmm_bf.release.ledger.laws import Pure
 from hdmm_bf.release.privacy import zcdp_epsilon
 
 UNIT = 1e-3
@@ -70,7 +71,7 @@ def by_convolution(mu, pures, epsilon):
 
 
 def found(mu, pures, epsilon):
-    return composition.delta_above(mu, tuple(k * UNIT for k in pures), epsilon)
+    return composition.delta_above(mu, tuple(Pure(k * UNIT) for k in pures), epsilon)
 
 
 @pytest.mark.parametrize(("mu", "pures", "epsilon"), MIXTURES)

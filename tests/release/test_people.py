@@ -242,7 +242,7 @@ def test_a_bound_that_no_release_had_is_refused(path, gaussian, value):
 
 
 def test_a_ledger_of_the_third_version_is_taken_over(path):
-    """Quotes migrate_third: every entry is kept as it is."""
+    """Quotes migrate_later: every entry is kept as it is."""
     with contextlib.closing(sqlite3.connect(path)) as base:
         for statement in storage.THIRD_TABLES.values():
             base.execute(statement)

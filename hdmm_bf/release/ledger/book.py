@@ -23,22 +23,21 @@ from hdmm_bf.release.ledger.losses import (
     Entry,
     Total,
     check_unit,
-    is_loss,
     is_total,
-    is_written,
     within,
-    written,
 )
-from hdmm_bf.release.ledger.migration import migrate, migrate_second, migrate_third
+from hdmm_bf.release.ledger.migration import migrate, migrate_later, migrate_second
 from hdmm_bf.release.ledger.names import Claim, account_name, fingerprint
 from hdmm_bf.release.ledger.notebook import as_html
+from hdmm_bf.release.ledger.written import is_loss, is_written, written
 
 if TYPE_CHECKING:
     from hdmm_bf.release.plan import Plan
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _COLUMNS = (
-    "at, data, policy, noise, epsilon, delta, rho, published, remark, account, fingerprint, mu, digest, per_person"
+    "at, data, policy, noise, epsilon, delta, rho, published, remark, account, fingerprint, mu, digest, "
+    "per_person, step"
 )
 
 
@@ -52,7 +51,7 @@ class Account:
     claim: Claim = Claim()
     entries: list[int] = field(default_factory=list, compare=False)
 
-    def book(self, settled: Plan, *, policy: Policy, data: object) -> int:
+    def book(self, settled: Plan, *, policy: Policy, data: object, step: float | None = None) -> int:
         """Count what a plan costs as spent on data; a plan without noise, all public, is noted and costs nothing."""
         where: dict[str, Any] = {"policy": policy.title, "graph": Graph.of(policy), "data": data}
         where["per_person"] = settled.per_person
@@ -60,7 +59,7 @@ class Account:
             return self.spend("public", epsilon=None, delta=None, rho=None, **where)
         mu = None if settled.mu is None else math.nextafter(settled.mu, math.inf)  # not less when it is written out
         loss: dict[str, Any] = {"epsilon": settled.epsilon, "delta": settled.delta, "rho": settled.rho, "mu": mu}
-        return self.spend(settled.noise, **loss, **where)
+        return self.spend(settled.noise, **loss, **where, step=step)
 
     def spend(
         self,
@@ -74,9 +73,10 @@ class Account:
         mu: float | None = None,
         graph: Graph | None = None,
         per_person: int | None = None,
+        step: float | None = None,
     ) -> int:
         """Count a loss as spent, or refuse when the total would be exceeded. Returns the number of the entry."""
-        loss: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+        loss: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu, "step": step}
         where: dict[str, Any] = {"policy": policy, "graph": graph, "data": data, "per_person": per_person}
         entry = self.ledger.spend(self.name, noise, **loss, **where, claim=self.claim)
         self.entries.append(entry)
@@ -145,8 +145,8 @@ class Ledger:
                 migrate(self.path, base)
             elif version == storage.SECOND_SCHEMA:
                 migrate_second(base)
-            elif version == storage.THIRD_SCHEMA:
-                migrate_third(base)
+            elif version != storage.SCHEMA:
+                migrate_later(version, base)
             self.total, self._salt = self._head(base)
             self._rows(base)  # a damaged ledger is refused now, and left as it is
         if stated and wanted != self.total:
@@ -239,9 +239,15 @@ class Ledger:
         """
         return left_mu_under(self.total, *self._spent(name), policy)
 
-    def left_epsilon(self, name: str, policy: Policy) -> float:
-        """Return the largest epsilon of pure noise that a next release on those data could have under a policy."""
-        return left_epsilon_under(self.total, *self._spent(name), policy)
+    def left_epsilon(self, name: str, policy: Policy, steps: float = 1.0) -> float:
+        """Return the largest epsilon of pure noise that a next release on those data could have under a policy.
+
+        Args:
+            name: what the data are called.
+            policy: of the next release.
+            steps: epsilon over the largest of the steps that its loss is made of; 1 where they are not known.
+        """
+        return left_epsilon_under(self.total, *self._spent(name), policy, steps)
 
     def _spent(self, name: str) -> tuple[list[Entry], dict[str, Graph]]:
         with self._open() as base:
@@ -267,15 +273,17 @@ class Ledger:
 
     def _row(self, *row: Any) -> _Row:
         """Return a row of the file as an entry, if it is one that `spend` can have written."""
-        at, data, policy, noise, epsilon, delta, rho, published, remark, account, hashed, mu, digest, records = row
+        at, data, policy, noise, epsilon, delta, rho, published, remark, account, hashed, mu, digest, records, step = (
+            row
+        )
         words = all(isinstance(word, str) for word in (at, data, policy, account))
         texts = words and isinstance(published, str | None) and isinstance(remark, str | None)
         known = all(h is None or (isinstance(h, str) and _HASH.fullmatch(h)) for h in (hashed, digest))
-        numbers = all(map(_number, (epsilon, delta, rho, mu))) and is_loss(noise, epsilon, delta, rho, mu)
+        numbers = all(map(_number, (epsilon, delta, rho, mu, step))) and is_loss(noise, epsilon, delta, rho, mu, step)
         people = records is None or (isinstance(records, int) and records >= 1)
         if not (texts and known and numbers and people):
             raise storage.damaged(self.path)
-        entry = Entry(at, data, policy, noise, epsilon, delta, rho, published, remark, mu, digest, records)
+        entry = Entry(at, data, policy, noise, epsilon, delta, rho, published, remark, mu, digest, records, step)
         return _Row(entry, account, hashed)
 
     def spend(
@@ -292,17 +300,18 @@ class Ledger:
         mu: float | None = None,
         graph: Graph | None = None,
         per_person: int | None = None,
+        step: float | None = None,
     ) -> int:
         """Count a loss on data as spent, or refuse when the total would be exceeded or the data are not the name's."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         said, name = claim or Claim(), account_name(name)
         loss = (written("epsilon", epsilon), written("delta", delta), written("rho", rho))
-        normal = written("mu", mu)
-        if not is_loss(noise, *loss, normal):
+        normal, small = written("mu", mu), written("step", step)
+        if not is_loss(noise, *loss, normal, small):
             advice = "Laplace and tree-norm noise have epsilon; Gaussian noise has rho, and perhaps epsilon and delta."
             raise fail("ledger", f"{noise} noise with {Total(*loss)}", "is no loss that can be counted", advice)
         digest = None if graph is None else graph.digest
-        entry = Entry(now, name, policy, noise, *loss, None, said.remark, normal, digest, per_person)
+        entry = Entry(now, name, policy, noise, *loss, None, said.remark, normal, digest, per_person, small)
         hashed = fingerprint(data, self._salt)
         with self._open() as base:
             rows = self._rows(base)
@@ -351,9 +360,9 @@ def _of(rows: list[_Row], account: str) -> list[Entry]:
 
 def _insert(base: sqlite3.Connection, entry: Entry, account: str, hashed: str) -> int:
     values = (entry.at, entry.data, entry.policy, entry.noise, entry.epsilon, entry.delta, entry.rho, entry.published)
-    places = ", ".join("?" * 14)
+    places = ", ".join("?" * 15)
     insert = f"INSERT INTO spent ({_COLUMNS}) VALUES ({places})"
-    row = (*values, entry.remark, account, hashed, entry.mu, entry.digest, entry.per_person)
+    row = (*values, entry.remark, account, hashed, entry.mu, entry.digest, entry.per_person, entry.step)
     return int(base.execute(insert, row).lastrowid or 0)
 
 

@@ -126,7 +126,7 @@ def _largest(steps: Int64[np.ndarray, "p e"]) -> Int64[np.ndarray, "k p"]:
 
 
 def _scaled(entry: Entry, steps: int) -> Entry:
-    """A loss over several steps: epsilon and mu times, rho square times as much; delta has no such rule."""
+    """A loss over several edges: epsilon and mu times, rho square times as much; delta has no such rule."""
     if steps == 1:
         return entry
 
@@ -165,12 +165,14 @@ def left_mu_under(total: Total, entries: list[Entry], graphs: dict[str, Graph], 
     return min(left_mu(total, before) / float(Fraction(own.mu or 1)) for before, own in found)
 
 
-def left_epsilon_under(total: Total, entries: list[Entry], graphs: dict[str, Graph], policy: Policy) -> float:
-    """Return the largest epsilon that a next release of pure noise under a policy could have."""
+def left_epsilon_under(
+    total: Total, entries: list[Entry], graphs: dict[str, Graph], policy: Policy, steps: float = 1.0
+) -> float:
+    """Return the largest epsilon that a next release of pure noise under a policy could have; see `left_epsilon`."""
     asked = Entry("", "", policy.title, "laplace", "1", None, None, None)
     found = [(before, Fraction(own.epsilon or 1)) for before, own in _with_next(entries, graphs, policy, asked)]
-    rest = [(left_epsilon(total, before), steps) for before, steps in found]
-    return min(left if steps == 1 else float(Fraction(left) / steps) * (1 - ROUNDING) for left, steps in rest)
+    rest = [(left_epsilon(total, before, steps * float(far)), far) for before, far in found]
+    return min(left if far == 1 else float(Fraction(left) / far) * (1 - ROUNDING) for left, far in rest)
 
 
 def _with_next(

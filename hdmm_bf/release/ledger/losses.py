@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias, final
 
-import numpy as np
-
 from hdmm_bf._checks import fail
 from hdmm_bf._linalg import ROUNDING
 from hdmm_bf._types import Noise
 from hdmm_bf.release import analytic
 from hdmm_bf.release.ledger import composition
+from hdmm_bf.release.ledger.laws import Pure
 from hdmm_bf.release.privacy import zcdp_delta, zcdp_epsilon
 
 Cost: TypeAlias = Noise | Literal["public"]
@@ -28,6 +27,8 @@ _SMALLEST_RHO, _LARGEST_RHO = 1e-300, 10**6
 
 _LEAST, _MOST = 1e-30, 1e7
 """Losses that a release can have."""
+
+_CLOSE = 1e-4
 
 
 @final
@@ -62,6 +63,8 @@ class Entry:
         mu: the parameter of Gaussian differential privacy, for rounded normal noise.
         digest: what the policy's edges are known by.
         per_person: the most records of one person, to whom the loss is then promised; None when it is about one record.
+        step: of Laplace noise, the most that is lost when one of the strategy's whole numbers changes by one; such
+            steps are what the loss is made of. None where it is not known, and the loss counts as any pure one.
     """
 
     at: str
@@ -76,6 +79,7 @@ class Entry:
     mu: str | None = None
     digest: str | None = None
     per_person: int | None = None
+    step: str | None = None
 
 
 @final
@@ -137,16 +141,24 @@ class _Sums:
     delta: Fraction
     rho: Fraction
     mu_squared: Fraction | None = Fraction(0)
-    pures: tuple[float, ...] = ()
+    pures: tuple[Pure, ...] = ()
 
     @staticmethod
     def of(entries: Iterable[Entry]) -> _Sums:
         sums = _Sums(Fraction(0), Fraction(0), Fraction(0))
         for entry in entries:
-            sums = sums.plus(entry.noise, entry.epsilon, entry.delta, entry.rho, entry.mu)
+            sums = sums.plus(entry.noise, entry.epsilon, entry.delta, entry.rho, entry.mu, entry.step)
         return sums
 
-    def plus(self, noise: str, epsilon: str | None, delta: str | None, rho: str | None, mu: str | None = None) -> _Sums:
+    def plus(
+        self,
+        noise: str,
+        epsilon: str | None,
+        delta: str | None,
+        rho: str | None,
+        mu: str | None = None,
+        step: str | None = None,
+    ) -> _Sums:
         if noise == "public":
             return self
         plain = None if self.epsilon is None or epsilon is None else self.epsilon + Fraction(epsilon)
@@ -155,7 +167,8 @@ class _Sums:
         if noise == "gaussian":
             square = None if square is None or mu is None else square + Fraction(mu) ** 2
         else:
-            pures = (*pures, math.nextafter(float(Fraction(epsilon or 0)), math.inf))
+            largest = math.inf if step is None else math.nextafter(float(Fraction(step)), math.inf)
+            pures = (*pures, Pure(math.nextafter(float(Fraction(epsilon or 0)), math.inf), largest))
         return _Sums(plain, self.delta + Fraction(delta or 0), self.rho + more, square, pures)
 
     def within(self, total: Total) -> bool:
@@ -201,7 +214,8 @@ def within(total: Total, entries: list[Entry]) -> bool:
     """Whether losses are proven to stay within a total, by plain addition or by addition in zCDP.
 
     Guarantees:
-        Additions are exact. Pure epsilon counts as rho = epsilon^2 / 2, and alone as the sum of coins that it is.
+        Additions are exact. Pure epsilon counts as rho = epsilon^2 / 2, and alone as the sum of coins that it is, or
+        of the losses of Laplace noise where its steps are known.
         Rounded normal noise counts as what it is, mu-GDP: alone exactly, and beside pure epsilon by a privacy loss
         distribution that is rounded up.
     """
@@ -212,7 +226,8 @@ def balance(total: Total, account: str, entries: list[Entry]) -> Balance:
     """Add up the entries of one account.
 
     Guarantees:
-        A next release of what is left is within the total, and one of a thousandth more is not.
+        A next release of what is left is within the total, and one of a thousandth more is not, if nothing is known of
+        its noise but epsilon.
     """
     sums = _Sums.of(entries)
     return Balance(
@@ -256,10 +271,28 @@ def check_unit(before: Iterable[Entry], entry: Entry) -> None:
     raise fail("ledger", "this release", problem, advice)
 
 
-def left_epsilon(total: Total, entries: list[Entry]) -> float:
-    """Return the largest pure epsilon that a next release could have, to rounding; 0 if there is none."""
+def left_epsilon(total: Total, entries: list[Entry], steps: float = 1.0) -> float:
+    """Return the largest pure epsilon that a next release could have, to rounding; 0 if there is none.
+
+    Args:
+        total: what may be spent.
+        entries: what was.
+        steps: epsilon over the largest step of the next release, whose loss is then found to a ten-thousandth; 1 where
+            none is known.
+    """
     sums = _Sums.of(entries)
-    return _largest(lambda loss: sums.plus("laplace", repr(loss), None, None).within(total))
+
+    def holds(loss: float) -> bool:
+        return sums.plus("laplace", repr(loss), None, None, step=repr(loss / steps)).within(total)
+
+    low = high = _largest(lambda loss: sums.plus("laplace", repr(loss), None, None).within(total))
+    if steps > 1 and total.delta is not None and 0 < low < _MOST:
+        while holds(high := 2 * high):
+            low = high
+        while high > (1 + _CLOSE) * low:
+            middle = (low + high) / 2
+            low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
 
 
 def left_mu(total: Total, entries: list[Entry]) -> float:
@@ -330,35 +363,3 @@ def is_total(total: Total) -> bool:
     if total.rho is not None:
         return total.epsilon is None and total.delta is None
     return total.epsilon is not None and (total.delta is None or float(total.delta) < 1)
-
-
-def is_loss(noise: object, epsilon: str | None, delta: str | None, rho: str | None, mu: str | None = None) -> bool:
-    """Whether numbers are those of a kind of noise, so that both ways of adding them up hold."""
-    if mu is not None and noise != "gaussian":
-        return False
-    if noise == "public":
-        return epsilon is None and delta is None and rho is None
-    if noise in ("laplace", "norm"):
-        return epsilon is not None and delta is None and rho is None
-    return noise == "gaussian" and rho is not None and (epsilon is None) == (delta is None)
-
-
-def written(name: str, value: object) -> str | None:
-    """Write a number so that it comes back exactly; refused if it is no positive number."""
-    if value is None:
-        return None
-    try:
-        number = float(value) if isinstance(value, int | float | np.integer | np.floating) else math.nan
-    except OverflowError:
-        number = math.inf
-    if isinstance(value, bool) or not 0 < number < math.inf:
-        raise fail("ledger", f"{name}={value!r}", "must be a positive number", "Use for example 1.0.")
-    return repr(number)
-
-
-def is_written(value: object) -> bool:
-    """Whether `written` can have written something: nothing negative, infinite or endless."""
-    try:
-        return isinstance(value, str) and written("", float(value)) == value
-    except ValueError:  # no number, or none that is positive
-        return False

@@ -53,17 +53,20 @@ def migrate_second(base: sqlite3.Connection) -> None:
     base.execute("UPDATE stated SET schema = ?", (storage.SCHEMA,))
 
 
-def migrate_third(base: sqlite3.Connection) -> None:
-    """Turn the tables of the third version, whose losses are all about one record, into today's.
+def migrate_later(version: str, base: sqlite3.Connection) -> None:
+    """Turn the tables of the third version, whose losses are all about one record, or of the fourth into today's.
+
+    The fourth knew no steps that a loss is made of: its entries keep counting as any pure loss.
 
     Guarantees:
         Every entry is kept as it is.
     """
-    base.execute("ALTER TABLE spent RENAME TO third")
-    base.execute(storage.TABLES["spent"])
     columns = "id, at, account, data, fingerprint, policy, noise, epsilon, delta, rho, remark, published, mu, digest"
-    base.execute(f"INSERT INTO spent ({columns}) SELECT {columns} FROM third ORDER BY id")
-    base.execute("DROP TABLE third")
+    columns += "" if version == storage.THIRD_SCHEMA else ", per_person"
+    base.execute("ALTER TABLE spent RENAME TO earlier")
+    base.execute(storage.TABLES["spent"])
+    base.execute(f"INSERT INTO spent ({columns}) SELECT {columns} FROM earlier ORDER BY id")
+    base.execute("DROP TABLE earlier")
     base.execute("UPDATE stated SET schema = ?", (storage.SCHEMA,))
 
 

@@ -14,7 +14,7 @@ from hdmm_bf._checks import InputError, fail
 from hdmm_bf.release.ledger.losses import Total
 from hdmm_bf.release.ledger.names import SALT_BYTES
 
-SCHEMA, THIRD_SCHEMA = "hdmm_bf ledger 4", "hdmm_bf ledger 3"
+SCHEMA, FOURTH_SCHEMA, THIRD_SCHEMA = "hdmm_bf ledger 5", "hdmm_bf ledger 4", "hdmm_bf ledger 3"
 SECOND_SCHEMA, OLD_SCHEMA = "hdmm_bf ledger 2", "hdmm_bf ledger 1"
 PATIENCE = 60.0
 """Seconds to wait for another process that is writing."""
@@ -24,11 +24,12 @@ TABLES = {
     "spent": """CREATE TABLE spent (
   id INTEGER PRIMARY KEY, at TEXT NOT NULL, account TEXT NOT NULL, data TEXT NOT NULL, fingerprint TEXT,
   policy TEXT NOT NULL, noise TEXT NOT NULL, epsilon TEXT, delta TEXT, rho TEXT, remark TEXT, published TEXT,
-  mu TEXT, digest TEXT, per_person INTEGER
+  mu TEXT, digest TEXT, per_person INTEGER, step TEXT
 )""",
     "graphs": "CREATE TABLE graphs (digest TEXT NOT NULL, cells INTEGER NOT NULL, edges BLOB NOT NULL)",
 }
-THIRD_TABLES = {**TABLES, "spent": TABLES["spent"].replace(", per_person INTEGER", "")}
+FOURTH_TABLES = {**TABLES, "spent": TABLES["spent"].replace(", step TEXT", "")}
+THIRD_TABLES = {**TABLES, "spent": TABLES["spent"].replace(", per_person INTEGER, step TEXT", "")}
 SECOND_TABLES = {
     "stated": TABLES["stated"],
     "spent": """CREATE TABLE spent (
@@ -43,7 +44,13 @@ OLD_TABLES = {
   epsilon TEXT, delta TEXT, rho TEXT, published TEXT
 )""",
 }
-VERSIONS = {SCHEMA: TABLES, THIRD_SCHEMA: THIRD_TABLES, SECOND_SCHEMA: SECOND_TABLES, OLD_SCHEMA: OLD_TABLES}
+VERSIONS = {
+    SCHEMA: TABLES,
+    FOURTH_SCHEMA: FOURTH_TABLES,
+    THIRD_SCHEMA: THIRD_TABLES,
+    SECOND_SCHEMA: SECOND_TABLES,
+    OLD_SCHEMA: OLD_TABLES,
+}
 _BESIDE = ("", "-journal", "-wal", "-shm")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
