@@ -18,7 +18,7 @@ from hdmm_bf.problem.product import ProductProblem, incidence
 from hdmm_bf.problem.public_totals import kept_totals
 from hdmm_bf.strategies import Callback, limits
 from hdmm_bf.strategies.blocks import from_factors, joined_block, noise_block
-from hdmm_bf.strategies.gaussian import Found, JoinedSketch, Sketch, bases, fit_product
+from hdmm_bf.strategies.gaussian import Found, JoinedSketch, Sketch, bases, fit_beside_floors, fit_product
 from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.gaussian.proofs import best_proof
 from hdmm_bf.strategies.laplace.structured import fit_laplace
@@ -67,7 +67,7 @@ def _joined(product: ProductProblem, sketch: JoinedSketch) -> JoinedBlock:
 
 def _search(product: ProductProblem, options: FitOptions) -> Found:
     if options.noise == "gaussian":
-        return fit_product(
+        return fit_beside_floors(
             product,
             gap=_SEARCH_SHARE * options.gap,
             callback=options.callback,

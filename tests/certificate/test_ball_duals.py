@@ -1,4 +1,4 @@
-"""Bounds on the edges of a distance threshold above 1, by factors: against nuclear norms over all edges, and forgeries."""
+"""Bounds on all edges of a distance threshold above 1, by factors: against nuclear norms, and forgeries."""
 
 import itertools
 import math

@@ -56,7 +56,9 @@ def ball_bound(product: ProductProblem, weights: PairWeights) -> float | None:
         return None
     bases, far = parities(product), classes(product)
     folded = [len(own) > 1 for own in bases]
-    if any(fold and not np.array_equal(b, b[::-1]) for own in weights.pairs for fold, b in zip(folded, own)):
+    if any(
+        fold and not np.array_equal(b, b[::-1]) for own in weights.pairs for fold, b in zip(folded, own, strict=True)
+    ):
         return None
     total = sum(c * mass(s, own) for c, s, own in zip(weights.scales.tolist(), far, weights.pairs, strict=True))
     f = 0.0

@@ -63,7 +63,7 @@ def _moves_any_query(product: ProductProblem) -> bool:
 
 
 def _svd(product: ProductProblem) -> float | None:
-    """The SVD bound, where it is a product, or one attribute at most is written out, or on a grid, or in small balls."""
+    """The SVD bound, where it is a product, where one attribute at most is written out, on grids and in small balls."""
     weights = equal_weights(product)
     if product.threshold is not None:
         return _by_parts(product, weights, largest=_LARGEST)

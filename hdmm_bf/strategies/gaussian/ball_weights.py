@@ -30,7 +30,7 @@ _STALL = 1e-4
 
 
 def ball_proof(product: ProductProblem) -> Proof | None:
-    """Return weights for the bound, or None where its parts are too large, all is public, or there is no distance threshold."""
+    """Return weights for the bound, or None where parts are too large, all is public, or there is no threshold."""
     if product.threshold is None or side(product) > LARGEST or is_public(product):
         return None
     small = smaller(product, _SEARCH_SIDE, smallest=product.threshold + 2)
@@ -108,7 +108,7 @@ def _class_sums(product: ProductProblem, X: SquareMatrix) -> dict[tuple[int, ...
 
 
 def _further(b: RealVector, sums: RealVector, *, fold: bool) -> RealVector:
-    """b (sums / b)^power with sum 1, for both normalised; the same from both ends where the parts take it to be so."""
+    """Return b (sums / b)^power with sum 1, both normalised; the same from both ends where parts take it to be."""
     old, aim = b / b.sum(), sums / sums.sum()
     new = old * np.divide(aim, old, out=np.zeros_like(old), where=old > 0) ** _POWER
     new = (new + new[::-1]) / 2 if fold else new
@@ -132,4 +132,4 @@ def _longer(b: RealVector, size: int) -> RealVector:
         return b
     places = (np.arange(size) + 0.5) / size * b.size - 0.5
     found = np.interp(places, np.arange(b.size), b)
-    return (found + found[::-1]) / 2 if np.array_equal(b, b[::-1]) else found
+    return np.asarray((found + found[::-1]) / 2 if np.array_equal(b, b[::-1]) else found)
