@@ -36,7 +36,9 @@ def fit_structured(product: ProductProblem, options: FitOptions) -> Fit:
     name = options.family or structured_family(product, options.noise)
     needed = product_bytes(product, name, options.noise)
     fits("fit", f"{math.prod(product.sizes)} cells", needed, advice="Use a smaller domain.", limit=most_memory())
-    with limits.limited(options.until(0.0 if options.max_seconds is None else product_seconds(product))):
+    with limits.limited(
+        options.until(0.0 if options.max_seconds is None else product_seconds(product, name, options.noise))
+    ):
         found = _search(product, options)
     limits.keep()
     strategy = _strategy(product, found, fine=options.noise == "gaussian")

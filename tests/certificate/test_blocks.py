@@ -1,6 +1,9 @@
 """Block strategies: certificate, release and bundle against the definitions, on domains that can be written out."""
 
 import math
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +15,7 @@ from hdmm_bf.certificate import certify
 from hdmm_bf.certificate.exact import block_sensitivity, blocks
 from hdmm_bf.fit import loading
 from hdmm_bf.fit.memory import product_bytes
+from hdmm_bf.fit.reserve import product_seconds
 from hdmm_bf.problem.product import as_product
 from hdmm_bf.release.products import ProductRecovery
 from hdmm_bf.release.row_noise import row_scales, row_variances
@@ -262,3 +266,35 @@ def test_tables_with_many_edges_are_certified_in_portions():
     fit = bf.fit("marginals:300x300x20:2", "sensitive:300x300x20:0,1", noise="laplace")
     assert fit.certificate.sensitivity == pytest.approx(1.0, rel=1e-6)
     assert fit.unit_error <= unions.fit_union(as_product(fit.problem)).error * (1 + 1e-3)
+
+
+PEAK = """
+import resource, sys
+import hdmm_bf as bf
+queries, graph = sys.argv[1:]
+predicted = bf.memory_needed(queries, graph)
+bf.fit(queries, graph)
+print(predicted / (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+"""
+TABLES = ("marginals:100x50x7x2:2", "product:line:100,bounded:50,bounded:7,empty:2")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peaks are in kilobytes on Linux")
+def test_memory_of_tables_with_many_edges_is_predicted_within_thirty_percent():
+    run = subprocess.run([sys.executable, "-c", PEAK, *TABLES], capture_output=True, text=True, check=True)
+    assert float(run.stdout) == pytest.approx(1.0, abs=0.3)
+
+
+def test_seconds_are_left_for_the_losses_of_all_edges():
+    """In units of an eigenvalue problem: 1225 edges at 1400 cells each take more than the factors do."""
+    many, few = (as_product(bf.problem(queries, TABLES[1])) for queries in (TABLES[0], "marginals:100x50x7x2:1"))
+    assert product_seconds(many, "sectors", "gaussian") > product_seconds(few, "marginals", "gaussian")
+
+
+@pytest.mark.slow
+def test_certifying_takes_no_longer_than_was_left_over():
+    fit = bf.fit(*TABLES)
+    seconds = product_seconds(as_product(fit.problem), fit.family, fit.noise)
+    started = time.process_time()
+    certify(fit.strategy, fit.problem, noise=fit.noise, proof=fit.proof, bounds=fit.bounds)
+    assert time.process_time() - started <= 2 * seconds

@@ -107,7 +107,7 @@ def _is_large(blocks: Sequence[Block], axis: int, edges: EdgeArray) -> bool:
 
 def _portion(tensors: Sequence[Digits], axis: int) -> int:
     """How many edges are looked at together."""
-    each = max(max(t.shape[axis + 1], t[0].size // t.shape[axis + 1]) for t in tensors)
+    each = max(max(int(t.shape[axis + 1]), int(t[0].size) // int(t.shape[axis + 1])) for t in tensors)
     return max(1, _PORTION // each)
 
 

@@ -103,7 +103,7 @@ def _public_rows(product: ProductProblem, i: int) -> RealMatrix:
 
 
 def _turned(K: RealMatrix, C: RealMatrix, G: SquareMatrix | None) -> tuple[RealMatrix, RealVector]:
-    """K Q for an orthogonal Q with K^-1 C^T in its first columns, which diagonalises G if it is given and zero on these.
+    """K Q for an orthogonal Q with K^-1 C^T in its first columns, which diagonalises G if given and zero on these.
 
     The first columns of K Q are made from C itself: equal within a component to the last digit.
     """
