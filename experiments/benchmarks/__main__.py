@@ -41,6 +41,7 @@ NAMES = (
     "histogram",
     "records",
     "products",
+    "attributes",
     "memory",
     "scaling",
     "devices",

@@ -15,7 +15,7 @@ from hdmm_bf.problem import inputs
 from hdmm_bf.problem.product import ProductProblem, as_product
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies import registry
-from hdmm_bf.strategies.gaussian import bases
+from hdmm_bf.strategies.gaussian import bases, sectors
 from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.laplace import p_identity, vertex
 from hdmm_bf.strategies.laplace.structured import choose_laplace
@@ -51,6 +51,9 @@ _MESSAGES = 12000
 _FACTORS, _BALLS, _PARTS, _LISTED = 2, 3, 7, 3
 """Structured: matrices an attribute, besides the tensors over the cells that the family keeps; how many times more
 tensors there are where edges change several attributes; matrices of a part of the bound; numbers a query."""
+
+_LOSSES, _PORTIONS = 10, 2**26
+"""Structured: numbers for the loss of every edge in the certificate, and in all where edges are looked at in portions."""
 
 MOST_LISTED = 2**22
 """Queries of a strategy by factors up to which each is looked at."""
@@ -139,8 +142,8 @@ def product_bytes(product: ProductProblem, family: str, noise: Noise = "gaussian
     """Predict the peak of a structured fit, from measurements on grids of side 64 to 1000 and on tables.
 
     Bases hold a tensor over the cells for every correction of the search, more where edges change several attributes,
-    and write the parts of their bound out; the others hold only factors. Laplace searches load JAX. Variances of
-    queries are listed unless they are too many.
+    and write the parts of their bound out; the others hold only factors. The certificate holds the losses of all edges.
+    Laplace searches load JAX. Variances of queries are listed unless they are too many.
     """
     kept = max(known.tensors for known in registry.families() if known.name == family)
     factors = _FACTORS * sum(size**2 for size in product.sizes)
@@ -148,7 +151,18 @@ def product_bytes(product: ProductProblem, family: str, noise: Noise = "gaussian
     m = product.problem.workload.num_queries
     listed = _LISTED * m if m <= MOST_LISTED else 0
     programs = _JAX + _SIZE if noise == "laplace" else 0
-    return _PROGRAM + programs + 8 * (factors + tensors + listed + _part_entries(product, family))
+    search = factors + tensors + _part_entries(product, family)
+    return (
+        _PROGRAM + programs + 8 * (max(search, min(_LOSSES * num_losses(product, family, noise), _PORTIONS)) + listed)
+    )
+
+
+def num_losses(product: ProductProblem, family: str, noise: Noise) -> int:
+    """Return how many edges of one kind the certificate looks at; optima of tables and products have few losses."""
+    if noise == "gaussian" and family not in (sectors.FAMILY.name, bases.FAMILY.name):
+        return 0
+    cells = math.prod(product.sizes)
+    return max(len(edges) * (cells // n) for edges, n in zip(product.edges, product.sizes, strict=True))
 
 
 def _part_entries(product: ProductProblem, family: str) -> int:

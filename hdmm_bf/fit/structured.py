@@ -18,7 +18,7 @@ from hdmm_bf.problem.product import ProductProblem, incidence
 from hdmm_bf.problem.public_totals import kept_totals
 from hdmm_bf.strategies import Callback, limits
 from hdmm_bf.strategies.blocks import from_factors, joined_block, noise_block
-from hdmm_bf.strategies.gaussian import Found, JoinedSketch, Sketch, bases, fit_product
+from hdmm_bf.strategies.gaussian import Found, JoinedSketch, Sketch, bases, fit_beside_floors, fit_product
 from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.gaussian.proofs import best_proof
 from hdmm_bf.strategies.laplace.structured import fit_laplace
@@ -36,7 +36,9 @@ def fit_structured(product: ProductProblem, options: FitOptions) -> Fit:
     name = options.family or structured_family(product, options.noise)
     needed = product_bytes(product, name, options.noise)
     fits("fit", f"{math.prod(product.sizes)} cells", needed, advice="Use a smaller domain.", limit=most_memory())
-    with limits.limited(options.until(0.0 if options.max_seconds is None else product_seconds(product))):
+    with limits.limited(
+        options.until(0.0 if options.max_seconds is None else product_seconds(product, name, options.noise))
+    ):
         found = _search(product, options)
     limits.keep()
     strategy = _strategy(product, found, fine=options.noise == "gaussian")
@@ -67,7 +69,7 @@ def _joined(product: ProductProblem, sketch: JoinedSketch) -> JoinedBlock:
 
 def _search(product: ProductProblem, options: FitOptions) -> Found:
     if options.noise == "gaussian":
-        return fit_product(
+        return fit_beside_floors(
             product,
             gap=_SEARCH_SHARE * options.gap,
             callback=options.callback,

@@ -1,6 +1,9 @@
 """Block strategies: certificate, release and bundle against the definitions, on domains that can be written out."""
 
 import math
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +12,15 @@ import pytest
 import hdmm_bf as bf
 from hdmm_bf._checks import InputError
 from hdmm_bf.certificate import certify
-from hdmm_bf.certificate.exact import block_sensitivity
+from hdmm_bf.certificate.exact import block_sensitivity, blocks
 from hdmm_bf.fit import loading
 from hdmm_bf.fit.memory import product_bytes
+from hdmm_bf.fit.reserve import product_seconds
 from hdmm_bf.problem.product import as_product
 from hdmm_bf.release.products import ProductRecovery
 from hdmm_bf.release.row_noise import row_scales, row_variances
 from hdmm_bf.strategies.blocks import from_factors, from_integers
+from hdmm_bf.strategies.laplace import unions
 from hdmm_bf.strategies.records import ProductStrategy
 
 CASES = {
@@ -241,3 +246,55 @@ def test_constant_rows_stay_constant_on_the_grid():
     assert len(set(block.integers[0][0].tolist())) == 1
     for i in range(2):
         np.testing.assert_allclose(block.inverses[i] @ block.factor(i), np.eye(block.factor(i).shape[1]), atol=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_edges_in_portions_have_the_same_largest_loss_as_all_at_once(case, monkeypatch):
+    workload, policy, noise, family = CASES[case]
+    fit = bf.fit(workload, policy, noise=noise, family=family, max_steps=2)
+    product = as_product(fit.problem)
+    whole = block_sensitivity(product.edges, fit.strategy.blocks, noise)
+    monkeypatch.setattr(blocks, "_MOST_AT_ONCE", 0)
+    for portion in (1, 16, 2**22):
+        monkeypatch.setattr(blocks, "_PORTION", portion)
+        assert block_sensitivity(product.edges, fit.strategy.blocks, noise) == pytest.approx(whole, rel=1e-9)
+
+
+@pytest.mark.slow
+def test_tables_with_many_edges_are_certified_in_portions():
+    """Of 90 thousand edges along two attributes, at 6000 cells each, none is left out; the share of each is closed."""
+    fit = bf.fit("marginals:300x300x20:2", "sensitive:300x300x20:0,1", noise="laplace")
+    assert fit.certificate.sensitivity == pytest.approx(1.0, rel=1e-6)
+    assert fit.unit_error <= unions.fit_union(as_product(fit.problem)).error * (1 + 1e-3)
+
+
+PEAK = """
+import resource, sys
+import hdmm_bf as bf
+queries, graph = sys.argv[1:]
+predicted = bf.memory_needed(queries, graph)
+bf.fit(queries, graph)
+print(predicted / (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+"""
+TABLES = ("marginals:100x50x7x2:2", "product:line:100,bounded:50,bounded:7,empty:2")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peaks are in kilobytes on Linux")
+def test_memory_of_tables_with_many_edges_is_predicted_within_thirty_percent():
+    run = subprocess.run([sys.executable, "-c", PEAK, *TABLES], capture_output=True, text=True, check=True)
+    assert float(run.stdout) == pytest.approx(1.0, abs=0.3)
+
+
+def test_seconds_are_left_for_the_losses_of_all_edges():
+    """In units of an eigenvalue problem: 1225 edges at 1400 cells each take more than the factors do."""
+    many, few = (as_product(bf.problem(queries, TABLES[1])) for queries in (TABLES[0], "marginals:100x50x7x2:1"))
+    assert product_seconds(many, "sectors", "gaussian") > product_seconds(few, "marginals", "gaussian")
+
+
+@pytest.mark.slow
+def test_certifying_takes_no_longer_than_was_left_over():
+    fit = bf.fit(*TABLES)
+    seconds = product_seconds(as_product(fit.problem), fit.family, fit.noise)
+    started = time.process_time()
+    certify(fit.strategy, fit.problem, noise=fit.noise, proof=fit.proof, bounds=fit.bounds)
+    assert time.process_time() - started <= 2 * seconds

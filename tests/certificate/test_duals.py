@@ -121,10 +121,11 @@ SMALL = [
 
 
 def proofs(product):
-    """Every kind of proof that fits, with weights of the search and with others."""
+    """Every kind of proof that fits but balls, with weights of the search and with others."""
     rng = np.random.default_rng(3)
-    own = [special(product), folded_proof(product), best_proof(product)[1]]
+    own = [special(product), folded_proof(product)]
     if product.threshold is None:
+        own.append(best_proof(product)[1])
         own.append(fit_product(product, gap=1e-2, max_steps=3).proof)
     moved = [i for i, edges in enumerate(product.edges) if len(edges)]
     own += [{"kind": "kronecker", "attribute": i, "weights": uniform_weights(product, i)} for i in moved]

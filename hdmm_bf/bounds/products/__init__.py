@@ -9,9 +9,10 @@ again with code of its own (`certificate.duals`):
     kind "kronecker"  attribute, weights: a list, on its edges and on the cells of every other attribute
     kind "grid"       cells: two profiles over the cells, types: two weights
     kind "folded"     edges, cells: a list each, on the edges and on the cells of every attribute; types: a weight each
+    kind "balls"      scales: one a class of edges; pairs: a list, on the pairs of values of every class and attribute
 
-All weights are on edges that change one attribute. Under a distance threshold above 1 there are others too, and these
-bounds hold all the more: a policy of fewer edges has no larger error.
+All weights but the last are on edges that change one attribute. Under a distance threshold above 1 there are others
+too, and these bounds hold all the more: a policy of fewer edges has no larger error. Kind "balls" is on all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 
 from hdmm_bf._checks import fail
 from hdmm_bf._types import EdgeArray, Proof, RealVector
-from hdmm_bf.bounds.products import folded, grid, kronecker, sectors, typed
+from hdmm_bf.bounds.products import balls, folded, grid, kronecker, sectors, typed
 from hdmm_bf.matrix import Identity
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import ProductProblem, Term
@@ -79,7 +80,7 @@ def proof_bound(product: ProductProblem, proof: Proof) -> float | None:
     """Return the bound that a proof's weights give; None where its kind does not fit the problem."""
     kind = proof.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
-        advice = "Use types, sectors, kronecker, grid or folded."
+        advice = "Use types, sectors, kronecker, grid, folded or balls."
         raise fail("bounds.proof", f"kind={kind!r}", "is not a kind of proof", advice)
     return _KINDS[kind](product, proof)
 
@@ -116,12 +117,23 @@ def _of_folded(product: ProductProblem, proof: Proof) -> float | None:
     return folded.folded_bound(product, folded.Weights(edges, cells, _vector(proof["types"], len(cells))))
 
 
+def _of_balls(product: ProductProblem, proof: Proof) -> float | None:
+    if product.threshold is None:
+        return None
+    far, d = balls.classes(product), len(product.sizes)
+    sizes = [n - s for own in far for n, s in zip(product.sizes, own, strict=True)]
+    pairs = [_vector(b, size) for b, size in zip(proof["pairs"], sizes, strict=True)]
+    own = tuple(tuple(pairs[k * d : (k + 1) * d]) for k in range(len(far)))
+    return balls.ball_bound(product, balls.PairWeights(_vector(proof["scales"], len(far)), own))
+
+
 _KINDS = {
     "types": _of_types,
     "sectors": _of_sectors,
     "kronecker": _of_kronecker,
     "grid": _of_grid,
     "folded": _of_folded,
+    "balls": _of_balls,
 }
 
 
@@ -137,8 +149,8 @@ def product_svd_bound(product: ProductProblem) -> float | None:
     """Return the SVD bound from the factors, or None where the problem has none of the forms above."""
     if is_public(product):
         return 0.0
-    if product.threshold is not None:  # equal weights on all edges, diagonal ones too, have none
-        return None
+    if product.threshold is not None:
+        return balls.ball_bound(product, balls.equal_weights(product))
     if kronecker.is_kronecker(product):
         attribute = kronecker.moved_attributes(product)[0]
         return kronecker.kronecker_bound(product, attribute, kronecker.uniform_weights(product, attribute))

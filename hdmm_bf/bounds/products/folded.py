@@ -23,6 +23,7 @@ import numpy as np
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.bounds.products.folding import folds, is_reflected, mirrored, ordered
+from hdmm_bf.bounds.products.resizing import resized_product
 from hdmm_bf.problem.forms import edge_forms
 from hdmm_bf.problem.product import ProductProblem, incidence
 
@@ -50,6 +51,22 @@ def parities(product: ProductProblem) -> list[list[RealMatrix]]:
 def side(product: ProductProblem) -> int:
     """Return the side of the largest part."""
     return math.prod(max(U.shape[1] for U in bases) for bases in parities(product))
+
+
+def smaller(product: ProductProblem, most: int, *, smallest: int) -> ProductProblem:
+    """Return a problem of the same kind with parts of a side of at most `most`; the same one where it has none.
+
+    No attribute gets fewer values than `smallest`.
+    """
+    sizes = list(product.sizes)
+    while True:
+        made = resized_product(product, tuple(sizes))
+        largest = max(sizes)
+        if made is None:
+            return product
+        if side(made) <= most or largest <= smallest:
+            return made
+        sizes = [max(smallest, n * 3 // 4) if n == largest else n for n in sizes]
 
 
 def symmetric_edges(product: ProductProblem, attribute: int, mu: RealVector) -> RealVector:
@@ -116,7 +133,7 @@ def _root_sum(
 ) -> float:
     """The trace of one part, rounded down: the attributes seen in the bases U."""
     if len(product.terms) == 1:
-        R = [_root(u.T @ V @ u) for u, V in zip(U, product.terms[0].grams, strict=True)]
+        R = [root(u.T @ V @ u) for u, V in zip(U, product.terms[0].grams, strict=True)]
         maps = [r @ u.T for r, u in zip(R, U, strict=True)]
         G = _sum(types, own, cells, maps)
         return abs(product.terms[0].weight) * la.root_sum_lower(np.linalg.eigvalsh(G)) if G.size else 0.0
@@ -125,8 +142,8 @@ def _root_sum(
         term.weight**2 * reduce(np.kron, [u.T @ g @ u for u, g in zip(U, term.grams, strict=True)])
         for term in product.terms
     )
-    root = _root(np.asarray(V))
-    return la.root_sum_lower(np.linalg.eigvalsh(root @ L @ root.T)) if len(root) else 0.0
+    F = root(np.asarray(V))
+    return la.root_sum_lower(np.linalg.eigvalsh(F @ L @ F.T)) if len(F) else 0.0
 
 
 def _sum(types: RealVector, own: list[SquareMatrix], cells: list[SquareMatrix], maps: list[RealMatrix]) -> SquareMatrix:
@@ -140,8 +157,8 @@ def _sum(types: RealVector, own: list[SquareMatrix], cells: list[SquareMatrix], 
     return np.asarray(total)
 
 
-def _root(V: SquareMatrix) -> RealMatrix:
-    """R with R^T R not above V: eigenvalues lowered by their error, those that are rounding left out."""
+def root(V: SquareMatrix) -> RealMatrix:
+    """Return R with R^T R not above V: eigenvalues lowered by their error, those that are rounding left out."""
     values, U = la.eigen(V)
     lowered = values - la.EIGENVALUE_ERROR * len(U) * max(float(values[-1]), 0.0)
     kept = lowered > 0

@@ -224,6 +224,7 @@ def profile(n: int, left: float, right: float) -> RealVector:
     """Return t^left (1 - t)^right at the middles of n cells, largest 1; symmetric to the last digit if left = right."""
     t = (np.arange(n) + 0.5) / n
     d = t**left * t[::-1] ** right
+    d = (d + d[::-1]) / 2 if left == right else d  # powers of equal numbers may differ by where they stand
     return np.asarray(d / d.max())
 
 

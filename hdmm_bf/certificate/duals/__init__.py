@@ -46,7 +46,7 @@ def proven_bounds(product: ProductProblem, proof: Proof | None) -> ProvenBounds:
     if not _moves_any_query(product):
         return ProvenBounds(0.0, 0.0)
     own = None if proof is None else proof_weights(product, proof)
-    svd = None if product.threshold is not None else _svd(product)  # balls have other edges, too
+    svd = _svd(product)
     found = [svd, None if own is None else _bound(product, own)]
     return ProvenBounds(svd, max((bound for bound in found if bound is not None), default=None))
 
@@ -63,8 +63,10 @@ def _moves_any_query(product: ProductProblem) -> bool:
 
 
 def _svd(product: ProductProblem) -> float | None:
-    """The SVD bound, where it is a product, or where one attribute at most is written out, or on a grid."""
+    """The SVD bound, where it is a product, where one attribute at most is written out, on grids and in small balls."""
     weights = equal_weights(product)
+    if product.threshold is not None:
+        return _by_parts(product, weights, largest=_LARGEST)
     if _is_one_product(weights) and len(product.terms) == 1:
         return sums.by_factors(product, weights) / _mass(weights) * (1 - ROUNDING)
     return _by_parts(product, weights, largest=0)
@@ -96,6 +98,8 @@ def _mass(weights: Sequence[Summand]) -> float:
 def _is_one_product(weights: Sequence[Summand]) -> bool:
     """Whether only the forms of one attribute differ: those of its moves and of what leads to BOTTOM."""
     first = weights[0]
+    if first.pairs:
+        return False
     same = [all(s.forms[i] is form and s.scale == first.scale for s in weights) for i, form in enumerate(first.forms)]
     return same.count(False) <= 1
 

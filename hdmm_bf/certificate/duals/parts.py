@@ -16,7 +16,7 @@ from scipy.linalg import orth
 
 from hdmm_bf._types import EPS, NOTHING, ROUNDING, AnyArray, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.certificate.duals.roots import lowered
-from hdmm_bf.certificate.duals.weights import Form, Moves, Values
+from hdmm_bf.certificate.duals.weights import Form, Moves, Pairs, Values
 from hdmm_bf.matrix import Identity, Matrix, Ones
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.problem.public_totals import indicators
@@ -77,7 +77,7 @@ def _one_by_one(factors: list[Matrix], forms: list[Form]) -> list[Part] | None:
     known = [pair for pair in pairs if pair is not None]
     moves = [form for form in forms if isinstance(form, Moves)]
     even = all(np.ptp(form.weights) == 0 for form in forms if isinstance(form, Values))
-    if len(known) < len(pairs) or not even or len(moves) > 1:
+    if len(known) < len(pairs) or not even or len(moves) > 1 or any(isinstance(form, Pairs) for form in forms):
         return None
     spectrum, times = _spectrum(moves, n)
 

@@ -23,7 +23,8 @@ _MOST_NUMBERS = 4_000_000
 
 def attributes(product: ProductProblem, weights: Sequence[Summand]) -> list[Attribute]:
     """Split every attribute into parts that neither queries nor weights mix."""
-    return [in_parts(product, i, [s.forms[i] for s in weights]) for i in range(len(product.sizes))]
+    plain = [p for s in weights for p in s.products]
+    return [in_parts(product, i, [p.forms[i] for p in plain]) for i in range(len(product.sizes))]
 
 
 def by_parts(
@@ -68,13 +69,14 @@ def _root_trace(
     if all(part.side == 1 for part in chosen):
         return _of_numbers(chosen, split, squares, weights)
     to_bottom = any(s.is_bottom for s in weights)
+    plain = [p for s in weights for p in s.products]
     total = 0.0
     for place in itertools.product(*(range(part.counts.size) for part in chosen)):
         pairs = list(zip(chosen, place, strict=True))
         still = _product([part.still[j] for part, j in pairs])
         if to_bottom:
             still = still[:, :0]
-        L = sum(w.scale * _product([part.forms[s][j] for part, j in pairs]) for s, w in enumerate(weights))
+        L = sum(p.scale * _product([part.forms[s][j] for part, j in pairs]) for s, p in enumerate(plain))
         V = sum(
             square * without(_product([p.grams[a.numbers[t]] for p, a in zip(chosen, split, strict=True)]), still)
             for t, square in enumerate(squares.tolist())
@@ -91,9 +93,10 @@ def _of_numbers(
     V = squares.copy()
     for part, own in zip(chosen, split, strict=True):
         V = V * np.concatenate(part.grams).ravel()[list(own.numbers)]
-    L = sum(w.scale * _outer([part.forms[s].ravel() for part in chosen]) for s, w in enumerate(weights))
+    plain = [p for s in weights for p in s.products]
+    L = sum(p.scale * _outer([part.forms[s].ravel() for part in chosen]) for s, p in enumerate(plain))
     counts = _outer([part.counts for part in chosen])
-    return float((counts * np.sqrt(L)).sum()) * math.sqrt(float(V.sum())) * (1 - ROUNDING)
+    return float((counts * np.sqrt(np.maximum(L, 0.0))).sum()) * math.sqrt(float(V.sum())) * (1 - ROUNDING)
 
 
 def _product(matrices: Sequence[RealMatrix]) -> RealMatrix:

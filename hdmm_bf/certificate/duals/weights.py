@@ -2,11 +2,17 @@
 
 Every M is either the Laplacian of weighted edges between two values of an attribute, or a diagonal of weights on its
 values. One Laplacian among diagonals are edges that change that attribute; diagonals alone are edges to BOTTOM. The sum
-of all edge weights is sum_s scale_s prod_k (sum of the weights of M_sk). `proof_weights` reads every kind of proof.
+of all edge weights is sum_s scale_s prod_k (sum of the weights of M_sk).
+
+Edges that change several attributes at once are pairs of values on each: with B the symmetric matrix of the weights of
+an attribute's pairs, and D the diagonal of its row sums, they are D_1 (x) ... (x) D_d - B_1 (x) ... (x) B_d. Both signs
+along every attribute that changes make 2^(number of these) of them at a cell, each seen from both of its ends.
+`proof_weights` reads every kind of proof.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -51,7 +57,31 @@ class Moves(NamedTuple):
         return len(self.ends) == self.n * (self.n - 1) // 2 and bool(np.ptp(self.weights) == 0)
 
 
-Form = Values | Moves
+class Pairs(NamedTuple):
+    """Weights on pairs of values so far apart, or on values alone where `far` is 0: a symmetric matrix."""
+
+    far: int
+    weights: RealVector
+
+    def matrix(self) -> SquareMatrix:
+        """Return the weights between the values of every pair."""
+        n = self.weights.size + self.far
+        B = np.zeros((n, n))
+        low = np.arange(self.weights.size)
+        B[low, low + self.far] = B[low + self.far, low] = self.weights
+        return B
+
+    def ends(self) -> Values:
+        """Return what every value has in its pairs."""
+        n = self.weights.size + self.far
+        found = np.zeros(n)
+        found[: n - self.far] += self.weights
+        if self.far:
+            found[self.far :] += self.weights
+        return Values(found)
+
+
+Form = Values | Moves | Pairs
 
 
 class Summand(NamedTuple):
@@ -68,11 +98,27 @@ class Summand(NamedTuple):
     @property
     def mass(self) -> float:
         """Sum of the weights of these edges."""
-        return self.scale * math.prod(float(form.weights.sum()) for form in self.forms)
+        found = self.scale * math.prod(float(form.weights.sum()) for form in self.forms)
+        changed = sum(form.far > 0 for form in self.pairs)
+        return found * 2.0 ** (changed - 1) if self.pairs else found
+
+    @property
+    def pairs(self) -> tuple[Pairs, ...]:
+        """The forms, where they are pairs."""
+        return tuple(form for form in self.forms if isinstance(form, Pairs))
+
+    @property
+    def products(self) -> list[Summand]:
+        """Plain products whose sum this is: that of the ends of pairs less that of the pairs."""
+        if not self.pairs:
+            return [self]
+        return [Summand(self.scale, tuple(pair.ends() for pair in self.pairs)), Summand(-self.scale, self.forms)]
 
 
 def equal_weights(product: ProductProblem) -> list[Summand]:
-    """Return weight 1 on every edge that changes one attribute, or leads to BOTTOM."""
+    """Return weight 1 on every edge."""
+    if product.threshold is not None:
+        return [Summand(1.0, _pairs(own, [np.ones(n - s) for n, s in _spans(product, own)])) for own in _far(product)]
     plain = [Values(np.ones(n)) for n in product.sizes]
     return [s for i, e in enumerate(product.edges) for s in _along(product, i, np.ones(len(e)), 1.0, plain)]
 
@@ -143,13 +189,42 @@ def _of_folded(product: ProductProblem, proof: Proof) -> list[Summand]:
     return [s for i, (mu, w) in pairs for s in _along(product, i, mu, w, cells)]
 
 
+def _of_balls(product: ProductProblem, proof: Proof) -> list[Summand]:
+    """On the pairs of values of every attribute, for every way in which an edge within the threshold can go."""
+    if product.threshold is None:
+        raise fail("certificate", "a proof for balls", "needs a distance threshold above 1", "Fit again.")
+    far, d = _far(product), len(product.sizes)
+    scales = _numbers(proof.get("scales"), len(far))
+    pairs = _lists(proof.get("pairs"), [n - s for own in far for n, s in _spans(product, own)])
+    return [
+        Summand(scale, _pairs(own, pairs[k * d : (k + 1) * d]))
+        for k, (own, scale) in enumerate(zip(far, scales.tolist(), strict=True))
+    ]
+
+
 _KINDS = {
     "types": _of_types,
     "sectors": _of_sectors,
     "kronecker": _of_kronecker,
     "grid": _of_grid,
     "folded": _of_folded,
+    "balls": _of_balls,
 }
+
+
+def _far(product: ProductProblem) -> list[tuple[int, ...]]:
+    """How far edges within the threshold can go along every attribute, in ascending order."""
+    assert product.threshold is not None
+    reach = [range(min(n - 1, product.threshold) + 1) for n in product.sizes]
+    return [own for own in itertools.product(*reach) if 0 < sum(own) <= product.threshold]
+
+
+def _spans(product: ProductProblem, far: tuple[int, ...]) -> list[tuple[int, int]]:
+    return list(zip(product.sizes, far, strict=True))
+
+
+def _pairs(far: tuple[int, ...], weights: Sequence[RealVector]) -> tuple[Form, ...]:
+    return tuple(Pairs(s, b) for s, b in zip(far, weights, strict=True))
 
 
 def _along(product: ProductProblem, i: int, mu: RealVector, scale: float, others: Sequence[Form]) -> list[Summand]:

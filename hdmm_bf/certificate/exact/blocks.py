@@ -27,6 +27,9 @@ from hdmm_bf.strategies.records import Block
 GRID_BITS = 30
 """Binary places to which the sensitivity of blocks is rounded up."""
 
+_MOST_AT_ONCE, _PORTION = 2**26, 2**22
+"""Numbers beyond which edges are looked at in portions, and numbers in one."""
+
 
 def hidden_moves(edges: Sequence[EdgeArray], block: Block, hides: Sequence[int]) -> list[EdgeArray]:
     """Return, for every attribute, between which columns of its factor the moves go that a block hides.
@@ -58,11 +61,17 @@ def block_sensitivity(edges: Sequence[EdgeArray], blocks: Sequence[Block], noise
     largest = 0
     for axis, pairs in enumerate(edges):
         if len(pairs):
-            losses = []
-            for block, level, place in zip(blocks, levels, places, strict=True):
-                tensor = float_digits(level, lowest + place)
-                losses.append(_losses(block, tensor, axis, pairs, squares))
-            largest = max(largest, largest_number(added(losses)))
+            tensors = [float_digits(m, lowest + place) for m, place in zip(levels, places, strict=True)]
+            every = range(len(edges))
+            portion = len(pairs)
+            if _is_large(blocks, axis, pairs):  # cells of the other attributes first, then some edges at a time
+                others = [k for k in every if k != axis]
+                tensors = [_losses(b, t, axis, pairs, squares, others) for b, t in zip(blocks, tensors, strict=True)]
+                every, portion = range(axis, axis + 1), _portion(tensors, axis)
+            for start in range(0, len(pairs), portion):
+                some = pairs[start : start + portion]
+                losses = [_losses(b, t, axis, some, squares, every) for b, t in zip(blocks, tensors, strict=True)]
+                largest = max(largest, largest_number(added(losses)))
     shift = lowest + squares * GRID_BITS
     return largest << shift if shift >= 0 else -(-largest >> -shift)
 
@@ -90,9 +99,27 @@ def lowest_power(values: Float64[np.ndarray, ...]) -> int:
     return int(np.frexp(positive)[1].min()) - 53 if positive.size else 0
 
 
-def _losses(block: Block, tensor: Digits, axis: int, edges: EdgeArray, squares: int) -> Digits:
-    """The loss of every edge of one type in one block, cells of the other attributes on the other axes."""
-    for i, integers in enumerate(block.integers):
+def _is_large(blocks: Sequence[Block], axis: int, edges: EdgeArray) -> bool:
+    """Whether the moves of all edges, or their losses at all rows of the other attributes, are too many at once."""
+    rows = [block.shape for block in blocks]
+    return any(len(edges) * max(r[axis], math.prod(r[:axis] + r[axis + 1 :])) > _MOST_AT_ONCE for r in rows)
+
+
+def _portion(tensors: Sequence[Digits], axis: int) -> int:
+    """How many edges are looked at together."""
+    each = max(max(int(t.shape[axis + 1]), int(t[0].size) // int(t.shape[axis + 1])) for t in tensors)
+    return max(1, _PORTION // each)
+
+
+def _losses(
+    block: Block, tensor: Digits, axis: int, edges: EdgeArray, squares: int, attributes: Sequence[int]
+) -> Digits:
+    """The loss of every edge of one type in one block, cells of the other attributes on the other axes.
+
+    Of the attributes some, one after the other; what is left for later stays rows.
+    """
+    for i in attributes:
+        integers = block.integers[i]
         assert within_limit(integers), "differences must be exact in 64 bits"
         moves = np.abs(differences(integers, edges) if i == axis else integers.T)
         parts = digits(moves)

@@ -31,9 +31,16 @@ _SOFTEST = 1e-10
 class Attribute:
     """A basis in blocks; `set` evaluates it, `gradient` pulls derivatives back to the free columns."""
 
-    def __init__(self, grams: Sequence[SquareMatrix], edges: EdgeArray, pinned: Float64[np.ndarray, "p n"]) -> None:
+    def __init__(
+        self,
+        grams: Sequence[SquareMatrix],
+        edges: EdgeArray,
+        pinned: Float64[np.ndarray, "p n"],
+        *,
+        fold: bool = True,
+    ) -> None:
         self.n = n = len(grams[0])
-        fold = len(pinned) <= 1 and all(is_reflected(V, edges) for V in grams)
+        fold = fold and len(pinned) <= 1 and all(is_reflected(V, edges) for V in grams)
         self.folds = folds(n, symmetric=fold)
         self.grams = [[U.T @ V @ U for V in grams] for U in self.folds]
         self.roots = [[_root(V) for V in own] for own in self.grams]

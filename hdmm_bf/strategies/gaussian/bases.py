@@ -184,15 +184,15 @@ def _logs(M: np.ndarray) -> np.ndarray:
     return np.log(np.where(M > 0, M, 1.0)).ravel()
 
 
-def build(product: ProductProblem) -> Bases:
-    """Make the family of a problem; two equal attributes share one basis."""
+def build(product: ProductProblem, *, fold: bool = True) -> Bases:
+    """Make the family of a problem; two equal attributes share one basis, in even and odd blocks if `fold`."""
     attributes, numbers = [], []
     for i in range(len(product.sizes)):
         factors, which = unique_factors(product, i)
         grams = [f.gram() for f in factors]
         size = max(len(product.edges[i]), 1) * product.sizes[i] * 8
         fits("fit", f"attribute {i} with {len(product.edges[i])} edges", size, advice="Use a sparser policy.")
-        attributes.append(Attribute(grams, _steps_of(product, i), pinned(product, i)))
+        attributes.append(Attribute(grams, _steps_of(product, i), pinned(product, i), fold=fold))
         numbers.append(np.array(which))
     if _are_equal(product, numbers):
         attributes[1] = attributes[0]
@@ -295,13 +295,7 @@ def _carried(fine: RealMatrix, coarse: RealMatrix, block: RealMatrix, kept: int)
 def to_sketch(family: Bases, member: Member) -> Sketch:
     """Return a member as rows with largest entry 1."""
     family.set(member.flat)
-    M = np.where(family.public, math.inf, member.M)
-    factors = []
-    for axis, a in enumerate(family.attributes):
-        heights = np.abs(a.S).max(axis=0)
-        factors.append(np.ascontiguousarray((a.S / heights).T))
-        M = M * (heights**2).reshape([-1 if k == axis else 1 for k in range(M.ndim)])
-    return Sketch(tuple(factors), np.ascontiguousarray(M))
+    return family.sketch(member.M)
 
 
 FAMILY = Family(name="bases", noise="gaussian", structured=True, search=fit, balls=True, tensors=_TENSORS)

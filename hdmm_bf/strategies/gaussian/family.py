@@ -23,6 +23,7 @@ from hdmm_bf.objectives.descent import HOPELESS
 from hdmm_bf.strategies.gaussian.ascent import Point, ascent
 from hdmm_bf.strategies.gaussian.attribute import Blocks
 from hdmm_bf.strategies.gaussian.moves import Moves, Tensor, unfold
+from hdmm_bf.strategies.gaussian.sketch import Sketch
 from hdmm_bf.strategies.search import search
 
 
@@ -74,7 +75,11 @@ class Bases:
 
     def set(self, flat: RealVector) -> None:
         """Evaluate the bases and v."""
-        for a, blocks in zip(self.own, self.unpack(flat), strict=True):
+        self.set_bases(self.unpack(flat))
+
+    def set_bases(self, bases: Sequence[Blocks]) -> None:
+        """Evaluate the bases, one an own attribute, and v."""
+        for a, blocks in zip(self.own, bases, strict=True):
             a.set(blocks)
         v = sum(self._outer(t) for t in range(self.squares.size))
         self.v = np.where(self.public, 0.0, v)
@@ -111,6 +116,16 @@ class Bases:
         M = np.divide(self.v, root, out=np.zeros_like(root), where=root > 0)
         f = float(root.sum())
         return Point(f, f, joined(self.moves.distances(M)), M)
+
+    def sketch(self, M: Tensor) -> Sketch:
+        """Return precisions, with the bases last set, as rows with largest entry 1."""
+        M = np.where(self.public, math.inf, M)
+        factors = []
+        for axis, a in enumerate(self.attributes):
+            heights = np.abs(a.S).max(axis=0)
+            factors.append(np.ascontiguousarray((a.S / heights).T))
+            M = M * (heights**2).reshape([-1 if k == axis else 1 for k in range(M.ndim)])
+        return Sketch(tuple(factors), np.ascontiguousarray(M))
 
     def best_precisions(self, flat: RealVector, mu: RealVector, *, gap: float, steps: int) -> Member:
         """Return the best member with given bases, to a gap inside the family."""

@@ -13,10 +13,9 @@ import numpy as np
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import Proof, RealVector
 from hdmm_bf.bounds.dense import is_public, uniform
-from hdmm_bf.bounds.products.folded import LARGEST, Weights, folded_bound, parities, side, symmetric_edges
+from hdmm_bf.bounds.products.folded import LARGEST, Weights, folded_bound, parities, side, smaller, symmetric_edges
 from hdmm_bf.bounds.products.grid import golden, profile
 from hdmm_bf.bounds.products.kronecker import moved_attributes
-from hdmm_bf.bounds.products.resizing import resized_product
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.gaussian import dense as gaussian
@@ -34,7 +33,7 @@ def folded_proof(product: ProductProblem) -> Proof | None:
     """Return weights for the bound, or None where its parts are too large or no attribute has edges."""
     if not moved_attributes(product) or side(product) > LARGEST:
         return None
-    small = _smaller(product)
+    small = smaller(product, _SEARCH_SIDE, smallest=_SMALLEST)
     knobs = _Knobs(small)
     if side(small) <= _MOST_SEARCHED:
         knobs.search()
@@ -114,16 +113,3 @@ def _optimal_edges(product: ProductProblem, i: int) -> RealVector:
         return uniform(problem.policy.num_edges)
     with la.threads_for(problem.policy.num_cells):
         return search(gaussian.steps(problem, gap=_GAP), gap=_GAP, max_iterations=_STEPS).proof
-
-
-def _smaller(product: ProductProblem) -> ProductProblem:
-    """Return a problem of the same kind with parts of a side of about a hundred; the same one where it has none."""
-    sizes = list(product.sizes)
-    while True:
-        made = resized_product(product, tuple(sizes))
-        largest = max(sizes)
-        if made is None:
-            return product
-        if side(made) <= _SEARCH_SIDE or largest <= _SMALLEST:
-            return made
-        sizes = [max(_SMALLEST, n * 3 // 4) if n == largest else n for n in sizes]

@@ -10,10 +10,11 @@ from hdmm_bf.bounds.dense import is_public, uniform
 from hdmm_bf.bounds.products import proof_bound
 from hdmm_bf.bounds.products.grid import as_grid
 from hdmm_bf.bounds.products.grid import best_weights as grid_weights
-from hdmm_bf.bounds.products.kronecker import moved_attributes, uniform_weights
+from hdmm_bf.bounds.products.kronecker import is_kronecker, moved_attributes, uniform_weights
 from hdmm_bf.bounds.products.typed import best_weights, typed
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies.gaussian import dense as gaussian
+from hdmm_bf.strategies.gaussian.ball_weights import ball_proof
 from hdmm_bf.strategies.gaussian.folded_weights import folded_proof
 from hdmm_bf.strategies.gaussian.kronecker import attribute_problem
 from hdmm_bf.strategies.search import search
@@ -25,9 +26,10 @@ def best_proof(product: ProductProblem) -> tuple[float | None, Proof | None]:
     """Return the largest bound among the kinds that fit the problem, and its proof."""
     own = special(product)
     bound = None if own is None else proof_bound(product, own)
-    if bound is not None:
+    if bound is not None and product.threshold is None:
         return bound, own
-    made = [folded_proof(product), *map(partial(_one_attribute, product), moved_attributes(product))]
+    parts = None if is_kronecker(product) else ball_proof(product) or folded_proof(product)
+    made = [own, parts, *map(partial(_one_attribute, product), moved_attributes(product))]
     found = [(b, p) for p in made if p is not None and (b := proof_bound(product, p))]
     return max(found, key=lambda pair: pair[0], default=(None, None))
 

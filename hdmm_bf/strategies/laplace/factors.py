@@ -33,6 +33,8 @@ IDENTITY, EDGES, WAVELET = "identity", "identity on edges", "wavelet (Privelet)"
 
 _MOST_EDGES = 3000
 """Edges up to which noise is drawn for each."""
+_PORTION = 2**24
+"""Numbers in the moves of edges that are looked at together."""
 
 
 class Factor(NamedTuple):
@@ -57,8 +59,12 @@ class Factor(NamedTuple):
 
 def reach(A: RealMatrix, edges: EdgeArray) -> float:
     """Return the largest ||A p_e||_1 over the edges of an attribute."""
-    moves = Incidence(edges[:, 0], edges[:, 1], A.shape[1]).differences(A)
-    return float(np.abs(moves).sum(axis=0).max(initial=0.0))
+    largest, portion = 0.0, max(1, _PORTION // max(len(A), 1))
+    for start in range(0, len(edges), portion):
+        head, tail = edges[start : start + portion].T
+        moves = Incidence(head, tail, A.shape[1]).differences(A)
+        largest = max(largest, float(np.abs(moves).sum(axis=0).max(initial=0.0)))
+    return largest
 
 
 def on_star(A: RealMatrix, name: str) -> Factor | None:

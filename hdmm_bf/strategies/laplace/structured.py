@@ -14,7 +14,7 @@ from hdmm_bf.bounds.products import is_public, product_bound
 from hdmm_bf.objectives import limits
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies.gaussian import Found, Sketch, bases, fit_product
-from hdmm_bf.strategies.gaussian.choose import choose
+from hdmm_bf.strategies.gaussian.choose import FLOOR, choose
 from hdmm_bf.strategies.gaussian.proofs import best_proof
 from hdmm_bf.strategies.laplace import balls, directions, kronecker, unions
 from hdmm_bf.strategies.laplace.directions import Candidates, SumDraft
@@ -33,7 +33,6 @@ _WHY = {
     "each knows the totals that its moves leave alone; by rows over several attributes at once where that is better",
     balls.ORDINARY: "rows of ordinary privacy: an edge takes one record away and adds another, however far apart",
 }
-_FLOOR = "a known mechanism, kept by its factors: nothing that was searched is better"
 _TIE = 1e-9
 """Share by which blocks that answer their terms alone must be better: they give no estimate of the cells."""
 _BOUND_GAP = 1e-3
@@ -86,7 +85,7 @@ def fit_laplace(
         callback=None if closed else callback,
     )
     best = found.best
-    why = _WHY.get(best.name, _FLOOR)
+    why = _WHY.get(best.name, FLOOR)
     return Found(best.sketches, best.error, bounds.lower, bounds.svd, best.name, proof, why, found.status, reached)
 
 
