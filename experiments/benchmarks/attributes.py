@@ -27,7 +27,7 @@ CASES = [
     ("census", CENSUS, "laplace", ""),
 ]
 QUICK = [("all-range:12x10x2", "product:line:12,bounded:10,empty:2", "laplace", "")]
-SEARCHED = ("directions", "kronecker", "union")
+SEARCHED = ("directions", "kronecker", "union", "bases", "sectors", "cell-budgets")
 SECONDS = 100.0
 
 

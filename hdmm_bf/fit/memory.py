@@ -53,7 +53,7 @@ _FACTORS, _BALLS, _PARTS, _LISTED = 2, 3, 7, 3
 tensors there are where edges change several attributes; matrices of a part of the bound; numbers a query."""
 
 _LOSSES, _PORTIONS = 10, 2**26
-"""Structured: numbers for the loss of every edge in the certificate, and in all where edges are looked at in portions."""
+"""Structured: numbers for the loss of every edge in the certificate, and in all where there are portions of edges."""
 
 MOST_LISTED = 2**22
 """Queries of a strategy by factors up to which each is looked at."""

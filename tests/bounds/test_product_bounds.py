@@ -61,3 +61,10 @@ def test_proofs_are_checked():
             proof_bound(made, {"kind": "types", "weights": weights})
     grid = {"kind": "grid", "cells": [np.ones(3), np.ones(4)], "types": [1.0, 1.0]}
     assert proof_bound(product("marginals:3x4:1", "unbounded:3x4"), grid) is None
+
+
+@pytest.mark.parametrize("n", [5, 12, 20, 24, 31])
+def test_profiles_are_symmetric_to_the_last_digit(n):
+    for exponent in np.linspace(-0.6, 1.8, 9):
+        found = profile(n, exponent, exponent)
+        assert np.array_equal(found, found[::-1])
