@@ -16,8 +16,10 @@ from hdmm_bf.certificate.norms import MOST_CELLS, fixed_roots, set_queries
 from hdmm_bf.fit.certified import certified
 from hdmm_bf.fit.dense import BOUND_GAP, BOUND_STEPS, default_seconds
 from hdmm_bf.fit.fit import Fit
+from hdmm_bf.fit.memory import DENSE_CELLS
 from hdmm_bf.fit.options import FitOptions
 from hdmm_bf.fit.reserve import LARGEST_YARDSTICK, norm_seconds
+from hdmm_bf.problem.groups import are_alike, hidden_axes, problem_within
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.tree_noise import tree_sampler
 from hdmm_bf.strategies import Progress, limits, search
@@ -26,17 +28,24 @@ from hdmm_bf.strategies.norm import portfolio
 from hdmm_bf.strategies.norm.drafts import TreeDraft, tree_draft
 from hdmm_bf.strategies.norm.queries import tree_of_queries
 from hdmm_bf.strategies.norm.shapes import equal_weights, planted
+from hdmm_bf.strategies.records import GroupedTree, TreeNorm
 from hdmm_bf.strategies.rounding import from_tree
 
 _YARDSTICK_SHARE = 0.25
 """Of the time limit, at most, for the bound on matrix mechanisms that stands beside the error."""
+
+_FEW_CELLS = 64
+"""Cells up to which trees are searched for all groups at once."""
 
 _LEAST_WEIGHT = 2.0**-7
 """Weight that every set gets, at a longest edge of 1, where the noise of the best tree has no table at epsilon 1."""
 
 
 def fit_norm(problem: Problem, options: FitOptions) -> Fit:
-    """Search trees and their weights, put the best on a grid, and certify it."""
+    """Search trees and their weights, put the best on a grid, and certify it; within public groups, for one group."""
+    axes = grouped_axes(problem)
+    if axes is not None:
+        return _fit_groups(problem, axes, options)
     cells = problem.policy.num_cells
     proof: Proof | None = {"kind": "edges", "weights": uniform(problem.policy.num_edges)}
     with threads_for(min(cells, MOST_CELLS)):
@@ -68,6 +77,30 @@ def fit_norm(problem: Problem, options: FitOptions) -> Fit:
         return certified(problem, best, proof, options, **told)
 
 
+def grouped_axes(problem: Problem) -> tuple[int, ...] | None:
+    """Return the attributes to search a tree on that serves every public group; None to search all cells.
+
+    Where groups are asked for alike, and no set of a tree could hold cells of two, one tree is the best. On domains
+    that are too large for all cells together it is what can be had.
+    """
+    policy = problem.policy
+    axes = hidden_axes(policy) if policy.num_cells > _FEW_CELLS and problem.goal.kind == "total" else None
+    if axes is None or (not policy.has_bottom and are_alike(problem, axes)):
+        return axes
+    if policy.num_cells <= MOST_CELLS:
+        return None
+    return axes if policy.num_cells > DENSE_CELLS["norm"] or tree_of_queries(problem) is None else None
+
+
+def _fit_groups(problem: Problem, axes: tuple[int, ...], options: FitOptions) -> Fit:
+    """Fit the tree of one group to what is asked in all of them, and certify it for the whole."""
+    made = fit_norm(problem_within(problem, axes), options)
+    assert isinstance(made.strategy, TreeNorm), "there are no groups within a group"
+    strategy = GroupedTree(made.strategy, axes, problem.policy.domain.sizes)
+    told: JsonObject = {"status": made.status, "reached": dict(made.reached)}
+    return certified(problem, strategy, None, options, **told)
+
+
 def _effort(problem: Problem, options: FitOptions) -> Effort:
     """Moves would break the sets that a certificate needs on large domains: there are none."""
     return "quick" if problem.policy.num_cells > MOST_CELLS else cast(Effort, options.effort)
@@ -77,7 +110,7 @@ def _check_queries(problem: Problem) -> None:
     """Refuse what no certificate could be had for, before the search."""
     if tree_of_queries(problem) is None:
         seen = f"{problem.policy.num_cells} cells"
-        told = f"tree norms for more than {MOST_CELLS} need queries that are nested sets"
+        told = f"tree norms for more than {MOST_CELLS} need public attributes or queries that are nested sets"
         advice = "Use sums of cells, any two nested or disjoint, few around a cell; a smaller domain; or another noise."
         raise fail("fit", seen, told, advice)
 
