@@ -2,9 +2,10 @@
 
 `NAME.bf/` holds `manifest.json` (what it is, and the sha256 of every other file), the strategy (`strategy.npz`,
 `blocks.npz` for one by factors, `tree.npz` for a tree norm, `grouped_tree.npz` for one within public groups),
-`policy.npz`, `workload.npz` (unless a spec string says it all), `objective.npz` (targets and groups, unless it is the total that is small) and `certificate.json`. Nothing is
-pickled. A bundle is written beside its place and then renamed, so a killed process leaves the old one or none. What
-differs between kinds of strategy is how arrays are encoded and decoded.
+`policy.npz`, `workload.npz` (unless a spec string says it all), `objective.npz` (targets and groups, unless it is the
+total that is small) and `certificate.json`. Nothing is pickled. A bundle is written beside its place and then renamed,
+so a killed process leaves the old one or none. What differs between kinds of strategy is how arrays are encoded and
+decoded.
 """
 
 from __future__ import annotations
@@ -115,9 +116,7 @@ def read(path: str | Path, *, expect: str | None = None) -> Contents:
     return Contents(problem, strategy, proof, certificate, manifest, digest)
 
 
-def _decoded(
-    folder: Path, manifest: JsonObject, files: dict[str, bytes]
-) -> tuple[Problem, Strategy, Proof | None]:
+def _decoded(folder: Path, manifest: JsonObject, files: dict[str, bytes]) -> tuple[Problem, Strategy, Proof | None]:
     if BLOCKS in files:
         return products.decode(folder, manifest, files)
     if GROUPED_TREE in files:

@@ -46,16 +46,15 @@ def encode(strategy: GroupedTree, problem: Problem) -> tuple[dict[str, bytes], J
     product = as_product(problem)
     workload = checks.workload_record(problem.workload, "matrix" if product is None else "workload")
     if workload["file"]:
-        whole = product is None
-        files[WORKLOAD] = matrices.workload_bytes(problem) if whole else npz(**products.workload_arrays(product))
+        files[WORKLOAD] = (
+            matrices.workload_bytes(problem) if product is None else npz(**products.workload_arrays(product))
+        )
     record = products.policy_record(policy, edges)
     as_read = products.stored_policy(record, policy.domain, edges)
     return files, {"workload": workload, "policy": record, "discloses": policies.discloses(as_read)}
 
 
-def decode(
-    folder: Path, manifest: JsonObject, files: dict[str, bytes]
-) -> tuple[Problem, GroupedTree, Proof | None]:
+def decode(folder: Path, manifest: JsonObject, files: dict[str, bytes]) -> tuple[Problem, GroupedTree, Proof | None]:
     """Return the problem and the strategy that the files hold; no proof goes with it."""
     with blaming(folder, MANIFEST):
         domain = checks.stored_domain(manifest["domain"])

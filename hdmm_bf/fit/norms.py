@@ -16,16 +16,16 @@ from hdmm_bf.certificate.norms import MOST_CELLS, fixed_roots, set_queries
 from hdmm_bf.fit.certified import certified
 from hdmm_bf.fit.dense import BOUND_GAP, BOUND_STEPS, default_seconds
 from hdmm_bf.fit.fit import Fit
-from hdmm_bf.fit.memory import DENSE_CELLS
 from hdmm_bf.fit.options import FitOptions
 from hdmm_bf.fit.reserve import LARGEST_YARDSTICK, norm_seconds
-from hdmm_bf.problem.groups import are_alike, hidden_axes, problem_within
+from hdmm_bf.problem.groups import problem_within
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.tree_noise import tree_sampler
 from hdmm_bf.strategies import Progress, limits, search
 from hdmm_bf.strategies.gaussian import dense as gaussian
 from hdmm_bf.strategies.norm import portfolio
 from hdmm_bf.strategies.norm.drafts import TreeDraft, tree_draft
+from hdmm_bf.strategies.norm.groups import grouped_axes
 from hdmm_bf.strategies.norm.queries import tree_of_queries
 from hdmm_bf.strategies.norm.shapes import equal_weights, planted
 from hdmm_bf.strategies.records import GroupedTree, TreeNorm
@@ -33,9 +33,6 @@ from hdmm_bf.strategies.rounding import from_tree
 
 _YARDSTICK_SHARE = 0.25
 """Of the time limit, at most, for the bound on matrix mechanisms that stands beside the error."""
-
-_FEW_CELLS = 64
-"""Cells up to which trees are searched for all groups at once."""
 
 _LEAST_WEIGHT = 2.0**-7
 """Weight that every set gets, at a longest edge of 1, where the noise of the best tree has no table at epsilon 1."""
@@ -75,21 +72,6 @@ def fit_norm(problem: Problem, options: FitOptions) -> Fit:
         except InputError:  # queries that hold hardly a cell leave others without a weight to speak of
             best = from_tree(_held(problem, found.best))
         return certified(problem, best, proof, options, **told)
-
-
-def grouped_axes(problem: Problem) -> tuple[int, ...] | None:
-    """Return the attributes to search a tree on that serves every public group; None to search all cells.
-
-    Where groups are asked for alike, and no set of a tree could hold cells of two, one tree is the best. On domains
-    that are too large for all cells together it is what can be had.
-    """
-    policy = problem.policy
-    axes = hidden_axes(policy) if policy.num_cells > _FEW_CELLS and problem.goal.kind == "total" else None
-    if axes is None or (not policy.has_bottom and are_alike(problem, axes)):
-        return axes
-    if policy.num_cells <= MOST_CELLS:
-        return None
-    return axes if policy.num_cells > DENSE_CELLS["norm"] or tree_of_queries(problem) is None else None
 
 
 def _fit_groups(problem: Problem, axes: tuple[int, ...], options: FitOptions) -> Fit:

@@ -18,13 +18,12 @@ from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.goals import fit_for_goal
 from hdmm_bf.fit.memory import check_norm_size, dense_bytes, is_large, most_memory
 from hdmm_bf.fit.noises import best_noise
-from hdmm_bf.fit.norms import fit_norm, grouped_axes
+from hdmm_bf.fit.norms import fit_norm
 from hdmm_bf.fit.options import DEFAULT_GAP, PRODUCT_FAMILIES, FitOptions, check_path, check_search
 from hdmm_bf.fit.structured import fit_structured, structured_bound
 from hdmm_bf.parallel.devices import Mesh, as_mesh
 from hdmm_bf.problem import inputs
 from hdmm_bf.problem.goal import Function, Groups, Targets
-from hdmm_bf.problem.groups import problem_within
 from hdmm_bf.problem.product import ProductProblem, as_product
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies import Callback, TracePoint, limits, search
@@ -155,8 +154,7 @@ def _fit(problem: Problem, options: FitOptions) -> Fit:
     product = None if options.noise == "norm" else structured(problem, options.noise, options.family)
     check_path(problem, options, product)
     if options.noise == "norm":
-        axes = grouped_axes(problem)
-        check_norm_size(problem if axes is None else problem_within(problem, axes))
+        check_norm_size(problem)
     if problem.goal.kind == "total" or (options.noise == "gaussian" and product is None):
         return _fit_total(problem, options)
     return fit_for_goal(problem, options, _fit_total, structured=product is not None)

@@ -52,7 +52,7 @@ def policy_within(policy: Policy, axes: Sequence[int]) -> Policy:
         Every edge of the policy is an edge of the result, within one group; groups are all values of the others.
     """
     factors, count = policy.factors, policy.domain.num_attributes
-    proper = list(axes) == sorted(set(axes)) and bool(axes) and 0 <= min(axes) and max(axes) < count
+    proper = list(axes) == sorted(set(axes)) and bool(axes) and min(axes) >= 0 and max(axes) < count
     if factors is None or len(factors) != count or not proper:
         shown = f"{policy.title}, attributes {tuple(axes)}"
         raise fail("problem", shown, "is no product with these attributes", "Use a policy that is a product.")

@@ -23,7 +23,15 @@ from hdmm_bf.certificate.norms import fixed_roots
 from hdmm_bf.data.checked import as_tables
 from hdmm_bf.data.tables import Tables
 from hdmm_bf.matrix import Matrix, Sparse, Stack, Weighted
-from hdmm_bf.problem.groups import box_within, groups_in, own_factor, problem_within, row_squares, slices, workload_within
+from hdmm_bf.problem.groups import (
+    box_within,
+    groups_in,
+    own_factor,
+    problem_within,
+    row_squares,
+    slices,
+    workload_within,
+)
 from hdmm_bf.problem.product import Term, product_terms
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.norms import NormRecovery
@@ -127,7 +135,8 @@ class GroupedRecovery(Recovery):
         if exact == 0:
             return np.zeros(self.problem.workload.num_queries)
         step = 1e-6 / integers.max()
-        return self._variances(self.problem.workload.matrix, step * integers, None) * (step * exact) ** 2 / 2
+        every = self._variances(self.problem.workload.matrix, step * integers, None)
+        return np.asarray(every * (step * exact) ** 2 / 2)
 
     def _variances(self, matrix: Matrix, rates: RealVector, chosen: IndexArray | None) -> RealVector:
         """Add the variances in all groups up, of all queries or of chosen ones."""
@@ -148,7 +157,7 @@ class GroupedRecovery(Recovery):
         else:
             cut = slices(matrix, sizes, axes)
             every = np.bincount(cut.query, self._within(cut.own, rates), matrix.shape[0])
-        return every if chosen is None else every[chosen]
+        return np.asarray(every if chosen is None else every[chosen])
 
     def _of_term(self, term: Term, rates: RealVector, chosen: IndexArray | None) -> RealVector:
         """Variances of a product of queries: within a group, times how many groups are counted."""

@@ -378,7 +378,7 @@ class GroupedTree:
 
 
 Strategy: TypeAlias = MatrixStrategy | ProductStrategy | NoiseSum | TreeNorm | GroupedTree
-"""Any strategy that ships: a `CellStrategy`, `EdgeStrategy`, `ProductStrategy`, `NoiseSum`, `TreeNorm`, `GroupedTree`."""
+"""Any strategy that ships: one of the records of this file."""
 
 BY_FACTORS = (ProductStrategy.kind, NoiseSum.kind, GroupedTree.kind)
 """Kinds of strategies that are kept by their factors."""
