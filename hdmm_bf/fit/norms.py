@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from hdmm_bf.strategies.norm.drafts import TreeDraft, tree_draft
 from hdmm_bf.strategies.norm.groups import grouped_axes
 from hdmm_bf.strategies.norm.queries import tree_of_queries
 from hdmm_bf.strategies.norm.shapes import equal_weights, planted
-from hdmm_bf.strategies.records import GroupedTree, TreeNorm
+from hdmm_bf.strategies.records import GroupedTree
 from hdmm_bf.strategies.rounding import from_tree
 
 _YARDSTICK_SHARE = 0.25
@@ -38,49 +38,48 @@ _LEAST_WEIGHT = 2.0**-7
 """Weight that every set gets, at a longest edge of 1, where the noise of the best tree has no table at epsilon 1."""
 
 
+_GROUP_SECONDS = 40.0
+"""Limit of a search for public groups where none is given: long lines are as good after a fraction of it."""
+
+
 def fit_norm(problem: Problem, options: FitOptions) -> Fit:
-    """Search trees and their weights, put the best on a grid, and certify it; within public groups, for one group."""
+    """Search trees and their weights, put the best on a grid, and certify it; with public groups, of one for all."""
     axes = grouped_axes(problem)
-    if axes is not None:
-        return _fit_groups(problem, axes, options)
-    cells = problem.policy.num_cells
-    proof: Proof | None = {"kind": "edges", "weights": uniform(problem.policy.num_edges)}
+    own = problem if axes is None else problem_within(problem, axes)
+    cells = own.policy.num_cells
+
+    def certified_tree(draft: TreeDraft, proof: Proof | None, **told: Any) -> Fit:
+        tree = from_tree(draft)
+        if axes is None:
+            return certified(problem, tree, proof, options, **told)
+        return certified(problem, GroupedTree(tree, axes, problem.policy.domain.sizes), None, options, **told)
+
     with threads_for(min(cells, MOST_CELLS)):
-        if cells <= MOST_CELLS and is_public(problem):
-            return certified(problem, from_tree(_any_tree(problem)), proof, options, status="exact")
+        if cells <= MOST_CELLS and is_public(own):
+            equal: Proof = {"kind": "edges", "weights": uniform(own.policy.num_edges)}
+            return certified_tree(_any_tree(own), equal, status="exact")
         if cells > MOST_CELLS:
-            _check_queries(problem)
-        limit = math.inf if options.limited else default_seconds(problem)
-        reserve = 0.0 if options.max_seconds is None else norm_seconds(problem)
+            _check_queries(own)
+        most = math.inf if axes is None else _GROUP_SECONDS
+        limit = math.inf if options.limited else min(default_seconds(own), most)
+        reserve = 0.0 if options.max_seconds is None else norm_seconds(own)
         with limits.limited(min(options.until(reserve), limits.now() + limit)):
-            proof = {"kind": "edges", "weights": _yardstick(problem)} if cells <= LARGEST_YARDSTICK else None
+            known = axes is None and cells <= LARGEST_YARDSTICK  # that of groups is derived by factors
+            proof: Proof | None = {"kind": "edges", "weights": _yardstick(own)} if known else None
             reached: dict[str, float] = {}
-            drafts = portfolio.steps(
-                problem, seed=options.seed, family=options.family, effort=_effort(problem, options)
-            )
+            drafts = portfolio.steps(own, seed=options.seed, family=options.family, effort=_effort(own, options))
             found = search(
-                _progress(drafts, reached, problem),
+                _progress(drafts, reached, own),
                 gap=options.gap,
                 max_iterations=options.max_steps,
                 callback=options.callback,
             )
         told: JsonObject = {"status": found.status, "reached": reached}
-        best = from_tree(found.best)
         try:
-            tree_sampler(best, problem.policy, 1.0)
-            return certified(problem, best, proof, options, **told)
+            tree_sampler(from_tree(found.best), own.policy, 1.0)
+            return certified_tree(found.best, proof, **told)
         except InputError:  # queries that hold hardly a cell leave others without a weight to speak of
-            best = from_tree(_held(problem, found.best))
-        return certified(problem, best, proof, options, **told)
-
-
-def _fit_groups(problem: Problem, axes: tuple[int, ...], options: FitOptions) -> Fit:
-    """Fit the tree of one group to what is asked in all of them, and certify it for the whole."""
-    made = fit_norm(problem_within(problem, axes), options)
-    assert isinstance(made.strategy, TreeNorm), "there are no groups within a group"
-    strategy = GroupedTree(made.strategy, axes, problem.policy.domain.sizes)
-    told: JsonObject = {"status": made.status, "reached": dict(made.reached)}
-    return certified(problem, strategy, None, options, **told)
+            return certified_tree(_held(own, found.best), proof, **told)
 
 
 def _effort(problem: Problem, options: FitOptions) -> Effort:

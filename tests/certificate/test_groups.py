@@ -136,7 +136,7 @@ def test_everything_is_that_of_one_tree_a_group_over_all_cells(case, queries):
     ],
 )
 def test_trees_that_do_not_fit_the_groups_are_refused(strategy, spec, words):
-    """Quotes the certificate: Attributes that tell groups apart have no edges, and the tree is over all values [...]."""
+    """Quotes the certificate: Attributes that tell groups apart have no edges, and the tree is over all [...]."""
     policy = policies.parse(spec)
     problem = Problem(bf.workload.identity(policy.domain.sizes), policy)
     if not words:  # trees of hidden presence may have a root without weight

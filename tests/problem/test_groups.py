@@ -102,7 +102,7 @@ def test_names_and_labels_stay_with_their_attributes():
 
 
 def test_squares_of_columns_and_rows_are_those_of_the_matrix():
-    factors = [term for term in bf.workload.parse("all-range:5x4").matrix.factors]
+    factors = list(bf.workload.parse("all-range:5x4").matrix.factors)
     factors += [bf.workload.prefix(6).matrix, bf.workload.from_matrix(RNG.normal(size=(3, 4))).matrix]
     for factor in factors:
         W = factor.dense()

@@ -41,5 +41,3 @@ def written_out(strategy):
             above = int(tree.parents[node])
             parents[place[node]] = -1 if above < 0 else place[above]
     return TreeNorm(np.array(parents, dtype=np.int64), np.array(integers, dtype=np.int64), tree.bits, tree.family)
-
-
