@@ -1,10 +1,11 @@
 """One bundle: a fitted strategy as a folder of plain files that anybody can check.
 
 `NAME.bf/` holds `manifest.json` (what it is, and the sha256 of every other file), the strategy (`strategy.npz`,
-`blocks.npz` for one by factors, `tree.npz` for a tree norm), `policy.npz`, `workload.npz` (unless a spec string says it
-all), `objective.npz` (targets and groups, unless it is the total that is small) and `certificate.json`. Nothing is
-pickled. A bundle is written beside its place and then renamed, so a killed process leaves the old one or none. What
-differs between kinds of strategy is how arrays are encoded and decoded.
+`blocks.npz` for one by factors, `tree.npz` for a tree norm, `grouped_tree.npz` for one within public groups),
+`policy.npz`, `workload.npz` (unless a spec string says it all), `objective.npz` (targets and groups, unless it is the
+total that is small) and `certificate.json`. Nothing is pickled. A bundle is written beside its place and then renamed,
+so a killed process leaves the old one or none. What differs between kinds of strategy is how arrays are encoded and
+decoded.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from pathlib import Path
 from typing import NamedTuple, final
 
 from hdmm_bf._types import JsonObject, Proof
-from hdmm_bf.bundle import matrices, products
-from hdmm_bf.bundle.checks import BLOCKS, OBJECTIVE, blaming
+from hdmm_bf.bundle import groups, matrices, products
+from hdmm_bf.bundle.checks import BLOCKS, GROUPED_TREE, OBJECTIVE, blaming
 from hdmm_bf.bundle.files import check_place, json_bytes, load_npz, npz, parse_json, read_folder, write_folder
 from hdmm_bf.bundle.goals import goal_record, stored_goal, stored_queries
 from hdmm_bf.domain import Domain
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies.records import MatrixStrategy, NoiseSum, ProductStrategy, Strategy, TreeNorm
+from hdmm_bf.strategies.records import GroupedTree, MatrixStrategy, NoiseSum, ProductStrategy, Strategy, TreeNorm
 
 
 @final
@@ -63,6 +64,11 @@ def _(strategy: ProductStrategy | NoiseSum, problem: Problem, proof: Proof | Non
     return Encoded(*products.encode(strategy, problem, proof))
 
 
+@encode.register
+def _(strategy: GroupedTree, problem: Problem, proof: Proof | None) -> Encoded:
+    return Encoded(*groups.encode(strategy, problem))
+
+
 def write(
     path: str | Path,
     *,
@@ -98,8 +104,7 @@ def read(path: str | Path, *, expect: str | None = None) -> Contents:
     """
     folder = Path(path)
     manifest, files, digest = read_folder(path, expect=expect)
-    decode = products.decode if BLOCKS in files else matrices.decode
-    problem, strategy, proof = decode(folder, manifest, files)
+    problem, strategy, proof = _decoded(folder, manifest, files)
     if OBJECTIVE in files:
         with blaming(folder, OBJECTIVE):
             arrays = load_npz(folder, OBJECTIVE, files)
@@ -109,6 +114,14 @@ def read(path: str | Path, *, expect: str | None = None) -> Contents:
             proof = proof if proof is None or queries is None else {**proof, "queries": queries}
     certificate = parse_json(folder, "certificate.json", files["certificate.json"])
     return Contents(problem, strategy, proof, certificate, manifest, digest)
+
+
+def _decoded(folder: Path, manifest: JsonObject, files: dict[str, bytes]) -> tuple[Problem, Strategy, Proof | None]:
+    if BLOCKS in files:
+        return products.decode(folder, manifest, files)
+    if GROUPED_TREE in files:
+        return groups.decode(folder, manifest, files)
+    return matrices.decode(folder, manifest, files)
 
 
 def domain_record(domain: Domain) -> JsonObject:

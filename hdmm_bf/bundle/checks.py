@@ -39,6 +39,7 @@ OTHER_FILES = frozenset({"policy.npz", "certificate.json"})
 STRATEGY = "strategy.npz"
 BLOCKS = "blocks.npz"
 TREE = "tree.npz"
+GROUPED_TREE = "grouped_tree.npz"
 WORKLOAD = "workload.npz"
 OBJECTIVE = "objective.npz"
 WEIGHTS = "weights"
@@ -103,7 +104,7 @@ def check_manifest(manifest: JsonObject) -> None:
     for key in ("workload", "policy"):
         _want(_is_text(manifest[key]["spec"]), key, "must be called by printable text", manifest)
     files = manifest.get("files")
-    held = next((name for name in (BLOCKS, TREE) if isinstance(files, dict) and name in files), STRATEGY)
+    held = next((name for name in (BLOCKS, TREE, GROUPED_TREE) if isinstance(files, dict) and name in files), STRATEGY)
     objective = manifest.get("objective", "total")
     _want(objective in get_args(Kind), "objective", f"must be one of {', '.join(get_args(Kind))}", manifest)
     wanted = OTHER_FILES | {held} | ({WORKLOAD} if manifest["workload"]["file"] else set())
@@ -203,7 +204,14 @@ def stored_strategy(arrays: dict[str, AnyArray]) -> tuple[MatrixStrategy, AnyArr
 def stored_tree(arrays: dict[str, AnyArray]) -> tuple[TreeNorm, AnyArray]:
     """Return a tree norm and the edge weights of its yardstick, after checking the type and range of every array."""
     exactly(arrays, {"parents", "integers", "bits", "family", "weights"})
-    parents, integers, bits, weights = (arrays[name] for name in ("parents", "integers", "bits", "weights"))
+    weights = arrays["weights"]
+    _check_weights(weights)
+    return tree_of(arrays), weights.astype(np.float64)
+
+
+def tree_of(arrays: dict[str, AnyArray]) -> TreeNorm:
+    """Return a tree norm, after checking the type and range of its arrays."""
+    parents, integers, bits = (arrays[name] for name in ("parents", "integers", "bits"))
     typed("parents", parents, "i", 1)
     typed("integers", integers, "i", 1)
     typed("bits", bits, "iu", 0)
@@ -211,9 +219,8 @@ def stored_tree(arrays: dict[str, AnyArray]) -> tuple[TreeNorm, AnyArray]:
         raise fail("integers", f"{integers.size} weights", f"the tree has {parents.size} nodes", WRITE_AGAIN)
     if not in_range(integers.astype(np.int64)) or not 0 <= int(bits) <= MOST_BITS:
         raise fail("integers", f"with bits={int(bits)}", "must be below 2^52 in size", WRITE_AGAIN)
-    _check_weights(weights)
     family = text("family", arrays["family"])
-    return TreeNorm(parents.astype(np.int64), integers.astype(np.int64), int(bits), family), weights.astype(np.float64)
+    return TreeNorm(parents.astype(np.int64), integers.astype(np.int64), int(bits), family)
 
 
 def in_range(integers: AnyArray) -> bool:

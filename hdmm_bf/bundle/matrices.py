@@ -12,9 +12,11 @@ from hdmm_bf._types import AnyArray, JsonObject, Proof
 from hdmm_bf.bundle import checks
 from hdmm_bf.bundle.checks import blaming
 from hdmm_bf.bundle.files import MANIFEST, load_npz, npz
+from hdmm_bf.domain import Domain
 from hdmm_bf.matrix import Dense
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import MatrixStrategy, TreeNorm
+from hdmm_bf.workload import Workload
 
 
 def encode(
@@ -31,7 +33,7 @@ def encode(
     as_read = checks.stored_policy(policy, problem.policy.domain, problem.policy.edges)
     workload = checks.workload_record(problem.workload)
     if workload["file"]:
-        files[checks.WORKLOAD] = _workload_bytes(problem)
+        files[checks.WORKLOAD] = workload_bytes(problem)
     # what is public is told in the words of whoever reads it, who knows no factors
     return files, {"workload": workload, "policy": policy, "discloses": policies.discloses(as_read)}
 
@@ -72,15 +74,20 @@ def decode(
     custom = manifest["workload"]["file"]
     with blaming(folder, checks.WORKLOAD if custom else MANIFEST):
         arrays = load_npz(folder, checks.WORKLOAD, files) if custom else {}
-        names, importance = checks.stored_names(arrays), arrays.pop(checks.WEIGHTS, None)
-        matrix = checks.stored_matrix(arrays) if custom else None
-        workload = checks.stored_workload(manifest["workload"], matrix, domain, names)
-        problem = Problem(checks.reweighted(workload, importance), policy)
+        problem = Problem(stored_workload(manifest["workload"], arrays, domain), policy)
     unproven = checks.TREE in files and weights.size == 0 and len(edges) > 0  # too large for a yardstick
     return problem, strategy, None if unproven else {"kind": "edges", "weights": weights}
 
 
-def _workload_bytes(problem: Problem) -> bytes:
+def stored_workload(record: JsonObject, arrays: dict[str, AnyArray], domain: Domain) -> Workload:
+    """Return the workload of a spec string, or of the matrix in a file, with the names and weights of its queries."""
+    names, importance = checks.stored_names(arrays), arrays.pop(checks.WEIGHTS, None)
+    matrix = checks.stored_matrix(arrays) if record["file"] else None
+    return checks.reweighted(checks.stored_workload(record, matrix, domain, names), importance)
+
+
+def workload_bytes(problem: Problem) -> bytes:
+    """Return the file of a workload by its matrix."""
     matrix, names = problem.workload.matrix, checks.names_record(problem.workload)
     if problem.workload.is_weighted:
         names |= {checks.WEIGHTS: problem.workload.weights()}

@@ -51,13 +51,13 @@ def encode(
     product = product_view(problem, balls=True)
     files = {
         BLOCKS: npz(**_block_arrays(strategy), **_proof_arrays(proof)),
-        "policy.npz": npz(**_edge_arrays(product)),
+        "policy.npz": npz(**edge_arrays(product.edges, product.threshold)),
     }
     workload = checks.workload_record(problem.workload, "workload")
     if workload["file"]:
-        files[WORKLOAD] = npz(**_term_arrays(product), **_weight_arrays(product))
-    policy = _policy_record(problem.policy, product.edges, product.threshold)
-    as_read = _stored_policy(policy, problem.policy.domain, product.edges, product.threshold)
+        files[WORKLOAD] = npz(**workload_arrays(product))
+    policy = policy_record(problem.policy, product.edges, product.threshold)
+    as_read = stored_policy(policy, problem.policy.domain, product.edges, product.threshold)
     return files, {"workload": workload, "policy": policy, "discloses": policies.discloses(as_read)}
 
 
@@ -68,12 +68,12 @@ def decode(
     with blaming(folder, MANIFEST):
         domain = checks.stored_domain(manifest["domain"])
     with blaming(folder, "policy.npz"):
-        edges, threshold = _stored_edges(load_npz(folder, "policy.npz", files), domain)
-        policy = _stored_policy(manifest["policy"], domain, edges, threshold)
+        edges, threshold = stored_edges(load_npz(folder, "policy.npz", files), domain)
+        policy = stored_policy(manifest["policy"], domain, edges, threshold)
     custom = manifest["workload"]["file"]
     with blaming(folder, WORKLOAD if custom else MANIFEST):
         arrays = load_npz(folder, WORKLOAD, files) if custom else None
-        problem = Problem(_stored_workload(manifest["workload"], arrays, domain), policy)
+        problem = Problem(stored_workload(manifest["workload"], arrays, domain), policy)
         product = product_view(problem, balls=True)
     with blaming(folder, BLOCKS):
         arrays = load_npz(folder, BLOCKS, files)
@@ -173,7 +173,7 @@ def _numbered(name: str) -> tuple[str, int]:
     return key, int(number) if number.isdigit() else -1
 
 
-def _policy_record(policy: Policy, edges: tuple[EdgeArray, ...], threshold: int | None) -> dict[str, str]:
+def policy_record(policy: Policy, edges: tuple[EdgeArray, ...], threshold: int | None = None) -> dict[str, str]:
     """By its spec string if that makes the same factors again, else by words that follow from the factors."""
     try:
         named = checks.named_policy(policy.spec, policy.domain)
@@ -201,12 +201,13 @@ def _plain(domain: Domain, edges: tuple[EdgeArray, ...], threshold: int | None) 
     return policies.product(*own, domain=domain)
 
 
-def _edge_arrays(product: ProductProblem) -> dict[str, AnyArray]:
-    arrays: dict[str, AnyArray] = {f"edges{i}": edges for i, edges in enumerate(product.edges)}
-    return arrays if product.threshold is None else arrays | {_THRESHOLD: np.array(product.threshold)}
+def edge_arrays(edges: tuple[EdgeArray, ...], threshold: int | None = None) -> dict[str, AnyArray]:
+    """Return the arrays of a policy: one list of edges an attribute, and the distance threshold if there is one."""
+    arrays: dict[str, AnyArray] = {f"edges{i}": own for i, own in enumerate(edges)}
+    return arrays if threshold is None else arrays | {_THRESHOLD: np.array(threshold)}
 
 
-def _stored_edges(arrays: dict[str, AnyArray], domain: Domain) -> tuple[tuple[EdgeArray, ...], int | None]:
+def stored_edges(arrays: dict[str, AnyArray], domain: Domain) -> tuple[tuple[EdgeArray, ...], int | None]:
     """Return one list of edges an attribute, and the distance threshold if there is one, which must go with them."""
     held = dict(arrays)
     limit = held.pop(_THRESHOLD, None)
@@ -228,7 +229,10 @@ def _stored_edges(arrays: dict[str, AnyArray], domain: Domain) -> tuple[tuple[Ed
     return tuple(found), threshold
 
 
-def _stored_policy(record: JsonObject, domain: Domain, edges: tuple[EdgeArray, ...], threshold: int | None) -> Policy:
+def stored_policy(
+    record: JsonObject, domain: Domain, edges: tuple[EdgeArray, ...], threshold: int | None = None
+) -> Policy:
+    """Return the policy, which must be the named one if it has a name, and hide what it says it hides."""
     named = checks.named_policy(record["spec"], domain)
     if named is not None and not _is_same(named, edges, threshold):
         raise fail("policy", named.spec, "policy.npz does not hold the edges of that policy", WRITE_AGAIN)
@@ -243,6 +247,11 @@ def _written_terms(product: ProductProblem) -> tuple[Term, ...]:
     terms = product_terms(product.problem.workload.matrix, product.sizes)
     assert terms is not None, "checked by as_product"
     return terms
+
+
+def workload_arrays(product: ProductProblem) -> dict[str, AnyArray]:
+    """Return the factors of a workload, and the weights of its queries."""
+    return _term_arrays(product) | _weight_arrays(product)
 
 
 def _weight_arrays(product: ProductProblem) -> dict[str, AnyArray]:
@@ -268,7 +277,8 @@ def _term_arrays(product: ProductProblem) -> dict[str, AnyArray]:
     return arrays
 
 
-def _stored_workload(record: JsonObject, arrays: dict[str, AnyArray] | None, domain: Domain) -> Workload:
+def stored_workload(record: JsonObject, arrays: dict[str, AnyArray] | None, domain: Domain) -> Workload:
+    """Return the workload of a spec string, or of the factors in a file."""
     named = checks.named_workload(record, domain)
     if (named is None) != record["file"]:
         raise fail("workload", repr(record["spec"]), "a workload has either a spec string or a file", WRITE_AGAIN)

@@ -36,6 +36,9 @@ MOST_CELLS = 4096
 _FEW_CELLS = 64
 """Cells up to which covariances of all pairs are computed for every workload."""
 
+_UNHELD_CELLS = 2048
+"""The same where some set has no weight: its messages have no end, which `ordered_law` cannot carry."""
+
 _ROOM = 1.1
 """By which tables are longer than those of the largest step ask for."""
 
@@ -131,7 +134,8 @@ def _errors(strategy: TreeNorm, problem: Problem, exact: int) -> Errors:
 
         return _of_queries(problem, limit(rates, variances))
     form, children = ordered(problem.workload.objective), children_in_order(strategy.parents, policy.num_cells)
-    if goal.kind == "total" and form is not None and children is not None and policy.num_cells > _FEW_CELLS:
+    pairs = _FEW_CELLS if np.all(rates[~fixed_roots(strategy.parents, policy)] > 0) else _UNHELD_CELLS
+    if goal.kind == "total" and form is not None and children is not None and policy.num_cells > pairs:
         return Errors(_ordered_error(strategy, policy, rates, form, children), None, None)
     if policy.num_cells > MOST_CELLS:
         advice = "Use a tree whose sets are the queries, or a smaller domain."

@@ -15,11 +15,11 @@ from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.memory import MOST_LISTED
 from hdmm_bf.fit.options import FitOptions, final_status
 from hdmm_bf.fit.tables import check_tables, weighted_tables
-from hdmm_bf.problem.product import product_view
+from hdmm_bf.problem.product import as_product, product_view
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.reconstruction import recovery
 from hdmm_bf.strategies import Status, limits
-from hdmm_bf.strategies.records import MatrixStrategy, NoiseSum, ProductStrategy, Strategy, TreeNorm
+from hdmm_bf.strategies.records import GroupedTree, MatrixStrategy, NoiseSum, ProductStrategy, Strategy, TreeNorm
 
 
 @singledispatch
@@ -40,6 +40,12 @@ def _(_: ProductStrategy | NoiseSum, problem: Problem, proof: Proof | None) -> P
     return proven_bounds(product_view(problem, balls=True), proof)
 
 
+@factor_bounds.register
+def _(_: GroupedTree, problem: Problem, proof: Proof | None) -> ProvenBounds | None:
+    product = as_product(problem)
+    return None if product is None else proven_bounds(product, None)
+
+
 def certificate(strategy: Strategy, problem: Problem, *, noise: Noise, proof: Proof | None) -> Certificate:
     """Return the certificate of a strategy, with the bounds that its proof gives."""
     bounds = factor_bounds(strategy, problem, proof)
@@ -54,7 +60,10 @@ def with_queries(strategy: object, problem: Problem, derived: Certificate, proof
 
 @with_queries.register(ProductStrategy)
 @with_queries.register(NoiseSum)
-def _(strategy: ProductStrategy | NoiseSum, problem: Problem, derived: Certificate, proof: Proof | None) -> Certificate:
+@with_queries.register(GroupedTree)
+def _(
+    strategy: ProductStrategy | NoiseSum | GroupedTree, problem: Problem, derived: Certificate, proof: Proof | None
+) -> Certificate:
     """From the variances of all answers, as a release computes them, if they can be listed."""
     goal, m = problem.goal, problem.workload.num_queries
     if goal.kind == "own" or goal.groups is not None:
@@ -64,8 +73,9 @@ def _(strategy: ProductStrategy | NoiseSum, problem: Problem, derived: Certifica
         raise fail("fit", f"objective {goal.kind!r}", f"cannot look at each of {m} queries", advice)
     if m > MOST_LISTED:
         return derived
+    square = 1.0 if derived.noise == "norm" else derived.sensitivity**2
     try:
-        v = derived.sensitivity**2 * recovery(strategy, problem).unit_variances()
+        v = square * recovery(strategy, problem).unit_variances()
     except InputError:
         if goal.kind != "total":
             raise

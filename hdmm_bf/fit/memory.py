@@ -19,8 +19,10 @@ from hdmm_bf.strategies.gaussian import bases, sectors
 from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.laplace import p_identity, vertex
 from hdmm_bf.strategies.laplace.structured import choose_laplace
+from hdmm_bf.strategies.norm.groups import searched
+from hdmm_bf.strategies.norm.shapes import LARGEST_SEARCHED
 
-DENSE_CELLS: dict[Noise, int] = {"gaussian": 4096, "laplace": 4096, "norm": 2**14}
+DENSE_CELLS: dict[Noise, int] = {"gaussian": 4096, "laplace": 4096, "norm": LARGEST_SEARCHED}
 """Cells up to which dense matrices are searched when nothing else is asked for: beyond, a fit takes many minutes."""
 
 PRODUCT_CELLS = 1100
@@ -74,14 +76,14 @@ def memory_needed(
         Within 30 % of the peaks in the table of the benchmark `memory`.
     """
     problem = inputs.problem(workload, policy, domain=domain)
+    if noise == "norm":
+        return norm_bytes(problem)
     by_factors = family in registry.names(noise, structured=True)
     large = family is None and is_large(problem, noise)
     product = as_product(problem, balls=True) if by_factors or large else None
     if product is not None:
         return product_bytes(product, family or structured_family(product, noise), noise)
     edges = problem.policy.num_edges
-    if noise == "norm":
-        return norm_bytes(problem)
     if noise == "gaussian":
         return dense_bytes(problem.policy.num_cells, edges)
     one = dense_bytes(problem.policy.num_cells, edges) + _laplace_bytes(problem)
@@ -100,18 +102,25 @@ def is_large(problem: Problem, noise: Noise) -> bool:
 
 
 def norm_bytes(problem: Problem) -> int:
-    """Predict the peak of a fit of tree norms: JAX, the yardstick up to 4096 cells, messages of every set."""
-    cells, edges = problem.policy.num_cells, problem.policy.num_edges
+    """Predict the peak of a fit of tree norms: JAX, the yardstick up to 4096 cells, messages of every set.
+
+    Within public groups, of the sets of one.
+    """
+    own = searched(problem)
+    cells, edges = own.policy.num_cells, own.policy.num_edges
     yardstick = dense_bytes(cells, edges) if cells <= DENSE_CELLS["gaussian"] else _PROGRAM + _EDGE_BYTES * edges
-    return _JAX + yardstick + _MESSAGES * cells * 8
+    m = problem.workload.num_queries
+    listed = _LISTED * m if own is not problem and m <= MOST_LISTED else 0
+    return _JAX + yardstick + 8 * (_MESSAGES * cells + listed)
 
 
 def check_norm_size(problem: Problem) -> None:
     """Refuse more cells than trees are searched for, and more than fit in memory."""
-    cells, most = problem.policy.num_cells, DENSE_CELLS["norm"]
+    cells, most = searched(problem).policy.num_cells, DENSE_CELLS["norm"]
     advice = "Use a smaller domain, or another noise."
     if cells > most:
-        raise fail("fit", f"{cells} cells", f"are more than the {most} that tree norms are searched for", advice)
+        told = f"are more than the {most} that tree norms are searched for without public attributes"
+        raise fail("fit", f"{cells} cells", told, advice)
     fits("fit", f"{cells} cells", norm_bytes(problem), advice=advice, limit=most_memory())
 
 

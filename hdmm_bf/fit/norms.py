@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,14 +18,17 @@ from hdmm_bf.fit.dense import BOUND_GAP, BOUND_STEPS, default_seconds
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.options import FitOptions
 from hdmm_bf.fit.reserve import LARGEST_YARDSTICK, norm_seconds
+from hdmm_bf.problem.groups import problem_within
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.tree_noise import tree_sampler
 from hdmm_bf.strategies import Progress, limits, search
 from hdmm_bf.strategies.gaussian import dense as gaussian
 from hdmm_bf.strategies.norm import portfolio
 from hdmm_bf.strategies.norm.drafts import TreeDraft, tree_draft
+from hdmm_bf.strategies.norm.groups import grouped_axes
 from hdmm_bf.strategies.norm.queries import tree_of_queries
 from hdmm_bf.strategies.norm.shapes import equal_weights, planted
+from hdmm_bf.strategies.records import GroupedTree
 from hdmm_bf.strategies.rounding import from_tree
 
 _YARDSTICK_SHARE = 0.25
@@ -35,37 +38,48 @@ _LEAST_WEIGHT = 2.0**-7
 """Weight that every set gets, at a longest edge of 1, where the noise of the best tree has no table at epsilon 1."""
 
 
+_GROUP_SECONDS = 40.0
+"""Limit of a search for public groups where none is given: long lines are as good after a fraction of it."""
+
+
 def fit_norm(problem: Problem, options: FitOptions) -> Fit:
-    """Search trees and their weights, put the best on a grid, and certify it."""
-    cells = problem.policy.num_cells
-    proof: Proof | None = {"kind": "edges", "weights": uniform(problem.policy.num_edges)}
+    """Search trees and their weights, put the best on a grid, and certify it; with public groups, of one for all."""
+    axes = grouped_axes(problem)
+    own = problem if axes is None else problem_within(problem, axes)
+    cells = own.policy.num_cells
+
+    def certified_tree(draft: TreeDraft, proof: Proof | None, **told: Any) -> Fit:
+        tree = from_tree(draft)
+        if axes is None:
+            return certified(problem, tree, proof, options, **told)
+        return certified(problem, GroupedTree(tree, axes, problem.policy.domain.sizes), None, options, **told)
+
     with threads_for(min(cells, MOST_CELLS)):
-        if cells <= MOST_CELLS and is_public(problem):
-            return certified(problem, from_tree(_any_tree(problem)), proof, options, status="exact")
+        if cells <= MOST_CELLS and is_public(own):
+            equal: Proof = {"kind": "edges", "weights": uniform(own.policy.num_edges)}
+            return certified_tree(_any_tree(own), equal, status="exact")
         if cells > MOST_CELLS:
-            _check_queries(problem)
-        limit = math.inf if options.limited else default_seconds(problem)
-        reserve = 0.0 if options.max_seconds is None else norm_seconds(problem)
+            _check_queries(own)
+        most = math.inf if axes is None else _GROUP_SECONDS
+        limit = math.inf if options.limited else min(default_seconds(own), most)
+        reserve = 0.0 if options.max_seconds is None else norm_seconds(own)
         with limits.limited(min(options.until(reserve), limits.now() + limit)):
-            proof = {"kind": "edges", "weights": _yardstick(problem)} if cells <= LARGEST_YARDSTICK else None
+            known = axes is None and cells <= LARGEST_YARDSTICK  # that of groups is derived by factors
+            proof: Proof | None = {"kind": "edges", "weights": _yardstick(own)} if known else None
             reached: dict[str, float] = {}
-            drafts = portfolio.steps(
-                problem, seed=options.seed, family=options.family, effort=_effort(problem, options)
-            )
+            drafts = portfolio.steps(own, seed=options.seed, family=options.family, effort=_effort(own, options))
             found = search(
-                _progress(drafts, reached, problem),
+                _progress(drafts, reached, own),
                 gap=options.gap,
                 max_iterations=options.max_steps,
                 callback=options.callback,
             )
         told: JsonObject = {"status": found.status, "reached": reached}
-        best = from_tree(found.best)
         try:
-            tree_sampler(best, problem.policy, 1.0)
-            return certified(problem, best, proof, options, **told)
+            tree_sampler(from_tree(found.best), own.policy, 1.0)
+            return certified_tree(found.best, proof, **told)
         except InputError:  # queries that hold hardly a cell leave others without a weight to speak of
-            best = from_tree(_held(problem, found.best))
-        return certified(problem, best, proof, options, **told)
+            return certified_tree(_held(own, found.best), proof, **told)
 
 
 def _effort(problem: Problem, options: FitOptions) -> Effort:
@@ -77,7 +91,7 @@ def _check_queries(problem: Problem) -> None:
     """Refuse what no certificate could be had for, before the search."""
     if tree_of_queries(problem) is None:
         seen = f"{problem.policy.num_cells} cells"
-        told = f"tree norms for more than {MOST_CELLS} need queries that are nested sets"
+        told = f"tree norms for more than {MOST_CELLS} need public attributes or queries that are nested sets"
         advice = "Use sums of cells, any two nested or disjoint, few around a cell; a smaller domain; or another noise."
         raise fail("fit", seen, told, advice)
 

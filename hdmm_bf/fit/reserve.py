@@ -15,6 +15,7 @@ from hdmm_bf.fit.memory import num_losses
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies import limits
+from hdmm_bf.strategies.norm.groups import searched
 
 _PROBE = 256
 _CELLS = 6.0
@@ -44,8 +45,9 @@ def dense_seconds(problem: Problem, noise: Noise) -> float:
 
 def norm_seconds(problem: Problem) -> float:
     """Predict the time for a tree norm: a last draft, the bounds beside the error, and four laws of the noise."""
-    n = problem.policy.num_cells
-    cheap = n > MOST_CELLS or ordered(problem.workload.objective) is not None
+    own = searched(problem)
+    n = own.policy.num_cells
+    cheap = n > MOST_CELLS or ordered(own.workload.objective) is not None
     units = _DRAFT * n + (_SETS * n if cheap else _PAIRS * n**2) + (_CELLS * n**3 if n <= LARGEST_YARDSTICK else 0.0)
     return _LEAST + _ROOM * units * pace()
 

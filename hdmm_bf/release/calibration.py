@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from functools import singledispatch
 from typing import Literal, TypeAlias
 
 from hdmm_bf._checks import fail
+from hdmm_bf.policy import Policy
+from hdmm_bf.problem.groups import policy_within
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release import analytic, tree_noise
 from hdmm_bf.release import noise as samplers
@@ -15,7 +18,7 @@ from hdmm_bf.release.noise import Sampler
 from hdmm_bf.release.people import moved_together
 from hdmm_bf.release.privacy import gaussian_sigma, zcdp_rho
 from hdmm_bf.release.tree_noise import TreeSampler
-from hdmm_bf.strategies.records import MatrixStrategy, NoiseSum, ProductStrategy, TreeNorm
+from hdmm_bf.strategies.records import GroupedTree, MatrixStrategy, NoiseSum, ProductStrategy, TreeNorm
 
 Accounting: TypeAlias = Literal["analytic", "zcdp"]
 """How Gaussian noise is calibrated to epsilon and delta: exactly, or through zero-concentrated privacy."""
@@ -33,9 +36,22 @@ def noise_for(
 def _(
     strategy: TreeNorm, problem: Problem, exact: int, loss: float | None, records: int | None = None
 ) -> Sampler | TreeSampler:
+    return _tree_noise(strategy, problem.policy, loss, records)
+
+
+@noise_for.register
+def _(
+    strategy: GroupedTree, problem: Problem, exact: int, loss: float | None, records: int | None = None
+) -> Sampler | TreeSampler:
+    """The noise of one group; what several records of one person lose adds up, in whatever groups they are."""
+    own = policy_within(problem.policy, strategy.axes)
+    return replace(_tree_noise(strategy.tree, own, loss, records), axes=strategy.axes)
+
+
+def _tree_noise(strategy: TreeNorm, policy: Policy, loss: float | None, records: int | None) -> TreeSampler:
     assert loss is not None
     share = analytic.down(Fraction(loss) / (records or 1))
-    sampler = tree_noise.tree_sampler(strategy, problem.policy, share)
+    sampler = tree_noise.tree_sampler(strategy, policy, share)
     if not sampler.loss <= share:  # tables are made, and the loss derived from them, when something is drawn
         raise fail("release", f"loss {sampler.loss}", f"is more than the {share} asked for", "Report this as a bug.")
     return sampler
@@ -57,7 +73,8 @@ def privacy_loss(
 ) -> float:
     """Return what the privacy map of a noise states for that many moves along edges: one, unless told."""
     if isinstance(sampler, TreeSampler):
-        once = tree_noise.privacy_loss(sampler, problem.policy.edges)
+        policy = problem.policy if sampler.axes is None else policy_within(problem.policy, sampler.axes)
+        once = tree_noise.privacy_loss(sampler, policy.edges)
         return once if math.isinf(once) else analytic.up(Fraction(once) * (records or 1))
     return samplers.privacy_loss(sampler, moved_together(sampler.noise, sensitivity, records))
 

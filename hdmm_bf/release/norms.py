@@ -62,6 +62,7 @@ class NormRecovery(Recovery):
         fixed = np.flatnonzero(fixed_roots(self.strategy.parents, policy))
         if not (
             isinstance(sampler, TreeSampler)
+            and sampler.axes is None
             and np.array_equal(sampler.parents, self.strategy.parents)
             and np.array_equal(sampler.fixed, fixed)
         ):
@@ -98,25 +99,27 @@ class NormRecovery(Recovery):
         if settled.sampler is None:
             every = np.zeros(workload.num_queries)
         else:
-            every = self._of_rates(workload, self._sampler(settled).rates)
+            every = self.of_rates(workload, self._sampler(settled).rates)
         return every if chosen is None else every[chosen]
 
     def unit_variances(self) -> RealVector:
         """Return lim epsilon^2 Var / 2 of every answer of the fitted workload."""
-        if self._longest == 0:
+        if self.longest == 0:
             return np.zeros(self.problem.workload.num_queries)
         largest = self.strategy.integers.max()
         tiny = 1e-6 * self.strategy.integers / largest
-        exact = float(self._longest)
-        return np.asarray(self._of_rates(self.problem.workload, tiny) * (1e-6 * exact / largest) ** 2 / 2)
+        exact = float(self.longest)
+        return np.asarray(self.of_rates(self.problem.workload, tiny) * (1e-6 * exact / largest) ** 2 / 2)
 
     @cached_property
-    def _longest(self) -> int:
+    def longest(self) -> int:
+        """The longest policy edge in the tree, exactly."""
         from hdmm_bf.certificate import exact_sensitivity
 
         return exact_sensitivity(self.strategy, self.problem, "norm")
 
-    def _of_rates(self, workload: Workload, rates: RealVector) -> RealVector:
+    def of_rates(self, workload: Workload, rates: RealVector) -> RealVector:
+        """Return the variance of every answer of a workload, from the law of noise with given rates."""
         sets = set_queries(workload.matrix, self.strategy.parents, self.problem.policy.num_cells)
         if sets is not None:
             node, scale = sets
@@ -200,7 +203,7 @@ class NormRecovery(Recovery):
         kept = self.problem.grounding.kept
         if kept.size == 0:
             return np.zeros((0, 0))
-        exact, integers = float(self._longest), self.strategy.integers
+        exact, integers = float(self.longest), self.strategy.integers
         rates = 1e-6 * integers / integers.max()
         C = self._interpolated("cells", rates) * (rates.max() * exact / integers.max()) ** 2 / 2
         return np.asarray(np.linalg.inv(C[np.ix_(kept, kept)]))

@@ -11,7 +11,8 @@ The only place where data meet noise; privacy-critical and short on purpose. The
 Guarantees:
     Strategies over cells publish integers A x + noise; strategies over edges publish x + P S^+ noise on a grid, never
     the raw answers S x_G + noise; strategies by factors publish integers with one scale of noise for every row; sums of
-    noise publish the counts plus the exact sum, on a grid; tree norms publish the counts plus whole-number noise.
+    noise publish the counts plus the exact sum, on a grid; tree norms publish the counts plus whole-number noise,
+    which is drawn for every public group by itself where there are such groups.
     Besides them only what the policy makes public is used.
 """
 

@@ -72,6 +72,8 @@ class TreeSampler:
         roundings: how many roundings the tables may make; more are refused.
         loss: epsilon that was calibrated, `slack` included.
         tail: the mass outside the tables is at most 2^-tail.
+        axes: attributes on whose values the noise is, to be drawn afresh for every value of the others, which have no
+            edges; None where it is on all cells of the domain.
     """
 
     parents: Int64[np.ndarray, " N"]
@@ -80,6 +82,7 @@ class TreeSampler:
     roundings: int
     loss: float
     tail: int = TAIL
+    axes: tuple[int, ...] | None = None
 
     noise: ClassVar[Literal["norm"]] = "norm"
 

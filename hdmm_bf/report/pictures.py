@@ -11,7 +11,7 @@ from hdmm_bf.report import plots
 from hdmm_bf.report.comparison import Compared, example_loss
 from hdmm_bf.report.page import Section, paragraph, picture
 from hdmm_bf.report.plots.errors import can_draw
-from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, NoiseSum, ProductStrategy
+from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, GroupedTree, NoiseSum, ProductStrategy
 
 _RANGE_KNOWN = 50_000
 """Queries up to which the least and the largest error are written out."""
@@ -54,10 +54,14 @@ def strategy(fit: Fit) -> Section:
 
 def _tree(fit: Fit) -> Section:
     """Draw the sets of a tree norm."""
+    grouped = fit.strategy if isinstance(fit.strategy, GroupedTree) else None
+    sets = fit.num_rows if grouped is None else grouped.tree.num_rows
     alternative = (
-        f"Sets of the tree of family {fit.family}: {fit.num_rows} sets of cells with a weight, any two of them nested "
-        "or disjoint."
+        f"Sets of the tree of family {fit.family}: {sets} sets of cells with a weight, any two of them nested or "
+        "disjoint."
     )
+    if grouped is not None:
+        alternative += f" The tree is the same in each of {grouped.num_groups} groups, and noise is drawn for each."
     caption = (
         f"{alternative} Noise z on the cells is the less likely the larger the weighted sum of |z(set)| is. A record "
         "that moves between two cells changes the sums of the sets that hold one of the two. Small sets are below, "

@@ -260,10 +260,6 @@ class NoiseSum:
         raise fail("strategy.matrix", repr(self), "is noise for every kind of move, and no one matrix", advice)
 
 
-BY_FACTORS = (ProductStrategy.kind, NoiseSum.kind)
-"""Kinds of strategies that are kept by their factors."""
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class TreeNorm:
@@ -327,5 +323,62 @@ class TreeNorm:
         return np.asarray(below[rows] * self.weights[rows, None])
 
 
-Strategy: TypeAlias = MatrixStrategy | ProductStrategy | NoiseSum | TreeNorm
-"""Any strategy that ships: a `CellStrategy`, `EdgeStrategy`, `ProductStrategy`, `NoiseSum` or `TreeNorm`."""
+@final
+@dataclass(frozen=True, eq=False)
+class GroupedTree:
+    """Noise of one tree norm, drawn afresh for every public group: for every value of the attributes without edges.
+
+    Attributes:
+        tree: over the values of the attributes with edges, in row-major order.
+        axes: those attributes, ascending.
+        sizes: number of values of every attribute of the domain.
+    """
+
+    tree: TreeNorm
+    axes: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    kind: ClassVar[Literal["grouped tree"]] = "grouped tree"
+    column: ClassVar[Literal["cell"]] = "cell"
+
+    def __repr__(self) -> str:
+        return f"GroupedTree({self.tree!r}, {self.num_groups} groups)"
+
+    @property
+    def family(self) -> str:
+        """The family that found the tree."""
+        return self.tree.family
+
+    @property
+    def num_groups(self) -> int:
+        """Number of groups."""
+        return math.prod(size for i, size in enumerate(self.sizes) if i not in self.axes)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of sets with a weight, in all groups together."""
+        return self.num_groups * self.tree.num_rows
+
+    @property
+    def cells(self) -> Int64[np.ndarray, "g k"]:
+        """The cells of every group, in the order of the tree's leaves."""
+        cells = np.arange(math.prod(self.sizes)).reshape(self.sizes)
+        last = np.moveaxis(cells, self.axes, range(-len(self.axes), 0))
+        return np.ascontiguousarray(last.reshape(self.num_groups, -1))
+
+    def matrix(self) -> RealMatrix:
+        """Return A with ||z|| = ||A z||_1, the rows of one group after those of another."""
+        n, rows = math.prod(self.sizes), self.num_rows
+        fits("strategy.matrix", f"{rows} x {n}", rows * n * 8, advice="Export the tree instead.")
+        A = np.zeros((self.num_groups, self.tree.num_rows, n))
+        own = self.tree.matrix()
+        for group, cells in enumerate(self.cells):
+            A[group][:, cells] = own
+        return A.reshape(rows, n)
+
+
+Strategy: TypeAlias = MatrixStrategy | ProductStrategy | NoiseSum | TreeNorm | GroupedTree
+"""Any strategy that ships: one of the records of this file."""
+
+BY_FACTORS = (ProductStrategy.kind, NoiseSum.kind, GroupedTree.kind)
+"""Kinds of strategies that are kept by their factors."""

@@ -18,9 +18,11 @@ DEFAULT, MORE, MANY = 100, 300, 5000
 BATCH = 25
 SUMS = ["sum", "sum grid", "sum hidden", "sum cells", "sum parts", "sum joined", "sum beside"]
 JOINED = ["sum joined", "sum beside"]
+GROUPS = ["tree groups", "tree groups hidden"]
 KINDS = [
     *("gaussian", "gaussian star", "gaussian custom", "laplace", "laplace complete", "edge cycle", "edge grid"),
     *("marginals", "sectors", "kronecker", "bases", "union", "laplace kronecker", "tree", "tree hidden", "tree parts"),
+    *GROUPS,
     *SUMS,
 ]
 
@@ -68,6 +70,12 @@ def test_no_forged_joined_block_loses_more_than_was_asked_for(pool, tmp_path, st
     assert not found, "\n".join([str(went), *found])
 
 
+@pytest.mark.parametrize("start", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(BATCH, MORE, BATCH))])
+def test_no_forged_tree_of_groups_loses_more_than_was_asked_for(pool, tmp_path, start):
+    went, found = holes(range(start, start + BATCH), pool, tmp_path, origins=GROUPS)
+    assert not found, "\n".join([str(went), *found])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(10_000, 10_000 + MANY, 10 * BATCH))
 def test_no_forged_bundle_of_many_loses_more_than_was_asked_for(pool, tmp_path, start):
@@ -92,7 +100,9 @@ def test_a_sampler_that_draws_too_little_is_caught(pool, tmp_path, kind):
         judge(forge.write(forge.opened(pool[kind]), tmp_path / "honest.bf"), honesty=0.9)
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "laplace complete", "edge grid", "marginals", "union", "tree", *SUMS])
+@pytest.mark.parametrize(
+    "kind", ["gaussian", "laplace complete", "edge grid", "marginals", "union", "tree", *GROUPS, *SUMS]
+)
 def test_a_release_that_shows_a_record_beside_the_noise_is_caught(pool, tmp_path, kind, monkeypatch):
     honest = bf.release
     monkeypatch.setattr(bf, "release", lambda fit, x, **asked: Leaking(honest(fit, x, **asked), x[0]))

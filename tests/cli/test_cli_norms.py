@@ -115,3 +115,19 @@ def test_bound_tells_what_no_unbiased_mechanism_is_below():
 def test_budgets_that_do_not_go_together_get_a_sentence(arguments, words):
     result = run(*arguments, code=2)
     assert words in str(result.exception), result.exception
+
+
+def test_public_groups_go_from_fit_to_release_and_report(tmp_path):
+    """4500 cells, of which 30 at a time are hidden from each other."""
+    bundle, counts, out = tmp_path / "g.bf", tmp_path / "c.csv", tmp_path / "o.json"
+    problem = ["-w", "prefix:30x150", "-g", "product:line:30,empty:150"]
+    run("fit", *problem, "--noise", "norm", "--max-steps", "1", "--out", str(bundle))
+    assert json.loads(run("verify", str(bundle), "--json").stdout)["num_cells"] == 4500
+    counts.write_text("\n".join(["2"] * 4500))
+    run("release", str(bundle), "--data", str(counts), "--epsilon", "1", "--out", str(out))
+    answers = json.loads(out.read_text())["answer"]
+    assert answers[-150:] == [60.0 * (group + 1) for group in range(150)]  # public totals
+    run("report", str(bundle), "--out", str(tmp_path / "r.html"))
+    assert "the same in each of 150 groups" in (tmp_path / "r.html").read_text()
+    run("export", str(bundle), "--format", "npz", "--out", str(tmp_path / "s.npz"))
+    assert str(np.load(tmp_path / "s.npz")["kind"]) == "grouped tree"

@@ -351,7 +351,7 @@ def test_a_large_domain_is_fitted_with_the_tree_of_its_queries():
 
 @pytest.mark.parametrize("workload", ["prefix:8192", "all-range:8192"])
 def test_queries_that_no_tree_certifies_are_refused_before_the_search(workload):
-    with pytest.raises(InputError, match="need queries that are nested sets"):
+    with pytest.raises(InputError, match="need public attributes or queries that are nested sets"):
         bf.fit(workload, "unbounded:8192", noise="norm", max_seconds=1000.0)
 
 

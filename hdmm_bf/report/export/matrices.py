@@ -18,7 +18,7 @@ from hdmm_bf._types import JsonObject, RealMatrix
 from hdmm_bf.fit import Fit
 from hdmm_bf.problem.product import product_view
 from hdmm_bf.report.export.files import parquet_bytes, write_file
-from hdmm_bf.strategies.records import MatrixStrategy, NoiseSum, ProductStrategy, TreeNorm
+from hdmm_bf.strategies.records import GroupedTree, MatrixStrategy, NoiseSum, ProductStrategy, TreeNorm
 
 What: TypeAlias = Literal["strategy", "reconstruction"]
 
@@ -63,19 +63,38 @@ def _(strategy: TreeNorm, made: Fit, *, kind: str, what: What, dense: bool) -> W
     return matrix, {**_record(made, matrix, strategy.kind, what), **tree}
 
 
+@_written.register
+def _(strategy: GroupedTree, made: Fit, *, kind: str, what: What, dense: bool) -> Written:
+    """The tree of one group and where it holds, or the matrix over all cells."""
+    _check_implicit(kind, what, dense)
+    if dense:
+        matrix = strategy.matrix()
+        return matrix, _record(made, matrix, "tree", what)
+    tree = {"parents": strategy.tree.parents, "weights": strategy.tree.weights}
+    where = {"axes": np.array(strategy.axes), "sizes": np.array(strategy.sizes)}
+    edges = {f"edges{i}": factor.edges for i, factor in enumerate(made.problem.policy.factors or ())}
+    record = {"kind": strategy.kind, "sensitivity": made.certificate.sensitivity, **tree, **where, **edges}
+    return np.empty((0, 0)), record
+
+
+def _check_implicit(kind: str, what: What, dense: bool) -> None:
+    """Refuse what a strategy that is not written out has not, or a format cannot hold of it."""
+    if what != "strategy":
+        advice = "Ask for the answers of a release instead."
+        raise fail("export", what, "an implicit strategy has no written-out reconstruction", advice)
+    if not dense and not FORMATS[kind].whole:
+        advice = f"Use {' or '.join(name for name, form in FORMATS.items() if form.whole)}, or --dense for the matrix."
+        raise fail("export", f"format={kind!r}", "cannot hold the factors of an implicit strategy", advice)
+
+
 @_written.register(ProductStrategy)
 @_written.register(NoiseSum)
 def _(strategy: ProductStrategy | NoiseSum, made: Fit, *, kind: str, what: What, dense: bool) -> Written:
     """Factors and precisions of every block, or the matrix they stand for."""
-    if what != "strategy":
-        advice = "Ask for the answers of a release instead."
-        raise fail("export", what, "an implicit strategy has no written-out reconstruction", advice)
+    _check_implicit(kind, what, dense)
     if dense:
         matrix = strategy.matrix()
         return matrix, _record(made, matrix, "vertex", what)
-    if not FORMATS[kind].whole:
-        advice = f"Use {' or '.join(name for name, form in FORMATS.items() if form.whole)}, or --dense for the matrix."
-        raise fail("export", f"format={kind!r}", "cannot hold the factors of an implicit strategy", advice)
     record: JsonObject = {"kind": strategy.kind, "sensitivity": made.certificate.sensitivity}
     record["blocks"] = len(strategy.blocks)
     for b, block in enumerate(strategy.blocks):

@@ -8,9 +8,10 @@ import numpy as np
 
 from hdmm_bf._types import AnyArray, RealMatrix
 from hdmm_bf.fit import Fit
+from hdmm_bf.problem.groups import policy_within
 from hdmm_bf.report.plots import canvas
 from hdmm_bf.report.plots.trees import tree_bars
-from hdmm_bf.strategies.records import Block, MatrixStrategy, NoiseSum, ProductStrategy, TreeNorm
+from hdmm_bf.strategies.records import Block, GroupedTree, MatrixStrategy, NoiseSum, ProductStrategy, TreeNorm
 
 LARGEST_SIDE = 240
 """Rows and columns drawn; larger matrices are pooled."""
@@ -24,11 +25,12 @@ def strategy_heatmap(fit: Fit) -> canvas.Figure:
     with canvas.style():
         if fit.num_rows == 0:
             return _nothing()
-        return (
-            tree_bars(fit, fit.strategy)
-            if isinstance(fit.strategy, TreeNorm)
-            else _drawn(fit.strategy, _attributes(fit))
-        )
+        policy, strategy = fit.problem.policy, fit.strategy
+        if isinstance(strategy, GroupedTree):  # the same in every group
+            return tree_bars(strategy.tree, policy_within(policy, strategy.axes).domain)
+        if isinstance(strategy, TreeNorm):
+            return tree_bars(strategy, policy.domain)
+        return _drawn(strategy, _attributes(fit))
 
 
 def _attributes(fit: Fit) -> list[str]:

@@ -14,7 +14,6 @@ import numpy as np
 
 from hdmm_bf._types import AnyArray, IndexArray
 from hdmm_bf.domain import Domain
-from hdmm_bf.fit import Fit
 from hdmm_bf.report.plots import canvas
 from hdmm_bf.strategies.records import TreeNorm
 
@@ -54,7 +53,7 @@ class Bars(NamedTuple):
     names: list[str]
 
 
-def tree_bars(fit: Fit, strategy: TreeNorm) -> canvas.Figure:
+def tree_bars(strategy: TreeNorm, domain: Domain) -> canvas.Figure:
     """Draw the sets of a tree norm that have a weight."""
     shown = np.flatnonzero(strategy.integers > 0)
     begin, size = walk(strategy)
@@ -68,7 +67,7 @@ def tree_bars(fit: Fit, strategy: TreeNorm) -> canvas.Figure:
     axis = figure.subplots()
     weights = strategy.weights[shown] / strategy.weights.max()
     drawn = _draw(axis, bars, weights, strategy.num_cells)
-    _name_cells(axis, fit.problem.policy.domain, begin[: strategy.num_cells])
+    _name_cells(axis, domain, begin[: strategy.num_cells])
     _colours(figure, axis, drawn)
     return figure
 

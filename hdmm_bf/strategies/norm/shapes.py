@@ -42,6 +42,9 @@ LARGEST_REORDERED = 300
 LARGEST_COVARIANCE = 4096
 """Cells up to which a certificate can be had for queries that are no sets of the tree."""
 
+LARGEST_SEARCHED = 2**14
+"""Cells up to which trees are searched."""
+
 Shape: TypeAlias = Callable[[Trees, Sequence[int]], int]
 """Joins some nodes, in order, under one root, and returns it."""
 

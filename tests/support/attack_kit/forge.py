@@ -20,10 +20,15 @@ from hdmm_bf.fit import loading
 from hdmm_bf.fit.certified import certificate
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.blocks import noise_block
-from hdmm_bf.strategies.records import JoinedBlock, NoiseSum
+from hdmm_bf.strategies.records import GroupedTree, JoinedBlock, NoiseSum
 from tests.support.attack_kit import joined_tricks, noise_tricks, tree_tricks, tricks
+from tests.support.trees import chain, norm
 
 W = np.array([[1.0, 2, 0, 0, 0, 1], [0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1]])
+
+
+KEPT = "blocks.npz", "tree.npz", "grouped_tree.npz", "strategy.npz"
+"""Files that hold a strategy."""
 
 
 def honest_fits():
@@ -49,6 +54,20 @@ def honest_fits():
         "union": bf.fit("marginals:3x2x2:1", "unbounded:3x2x2", noise="laplace", family="union"),
         "laplace kronecker": bf.fit("all-range:3x3", "unbounded:3x3", family="kronecker", **few),
         **honest_sums(),
+        **honest_groups(bf.fit("all-range:6", "threshold:6:2", **tree)),
+    }
+
+
+def honest_groups(fit):
+    """Return small tree norms within public groups: of a public total, and with "no record", groups first or last."""
+    line, star = chain(3, 0.3, 0.2), norm([3, 3, 4, 4, -1], [5, 3, 2, 2, 1])
+    made = {
+        "tree groups": ("prefix:3x2x2", "product:line:3,empty:2,empty:2", GroupedTree(line, (0,), (3, 2, 2))),
+        "tree groups hidden": ("all-range:2x3", "product:empty:2,unbounded:3", GroupedTree(star, (1,), (2, 3))),
+    }
+    return {
+        name: fit_by_hand(fit, bf.problem(workload, policy), strategy, noise="norm")
+        for name, (workload, policy, strategy) in made.items()
     }
 
 
@@ -98,9 +117,9 @@ def joined_by_hand(fit, *, beside=False):
     return fit_by_hand(fit, problem, made)
 
 
-def fit_by_hand(fit, problem, strategy):
+def fit_by_hand(fit, problem, strategy, noise="laplace"):
     """A fit with another problem and strategy."""
-    derived = certificate(strategy, problem, noise="laplace", proof=None)
+    derived = certificate(strategy, problem, noise=noise, proof=None)
     changed = {"problem": problem, "strategy": strategy, "certificate": derived, "proof": None}
     return replace(fit, **changed, reached={}, trace=(), status="finished")
 
@@ -129,7 +148,7 @@ class Draft:
 
     @property
     def strategy(self):
-        return self.archives[next(name for name in ("blocks.npz", "tree.npz", "strategy.npz") if name in self.archives)]
+        return self.archives[next(name for name in KEPT if name in self.archives)]
 
     @property
     def has_blocks(self):
@@ -145,7 +164,11 @@ class Draft:
 
     @property
     def has_tree(self):
-        return "tree.npz" in self.archives
+        return "tree.npz" in self.archives or self.has_groups
+
+    @property
+    def has_groups(self):
+        return "grouped_tree.npz" in self.archives
 
     @property
     def policy(self):
@@ -239,6 +262,7 @@ def forge(seed, pool, folder, *, origins=None):
     others = [files for name, files in sorted(pool.items()) if name != origin]
     kinds = tricks.SUBTLE if rng.random() < 0.7 else tricks.ALL
     kinds = [*tree_tricks.ALL, *kinds] if draft.has_tree else kinds
+    kinds = [*tree_tricks.OF_GROUPS * 2, *kinds] if draft.has_groups else kinds
     kinds = [*noise_tricks.ALL, *kinds] if draft.has_sum else kinds
     kinds = [*joined_tricks.ALL * 2, *kinds] if draft.has_joined else kinds
     for _ in range(int(rng.choice([1, 1, 2, 3]))):

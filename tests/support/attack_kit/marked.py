@@ -59,11 +59,10 @@ def marked(*, shifts=None, honesty=1.0, still=False):
         return tape.play(self.noise, self.scale * honesty, size)
 
     def draw_tree(self, count=1):
-        assert count == 1
         tape.trees.append(
             (self.parents.tolist(), [q ** (1 / honesty) for q in self.ratios.tolist()], self.fixed.tolist())
         )
-        return tape.play(self.noise, float(self.loss), self.num_cells)[None]
+        return tape.play(self.noise, float(self.loss), count * self.num_cells).reshape(count, -1)
 
     trees = patch.object(TreeSampler, "draw", draw_tree)
     with trees, patch.object(Sampler, "draw", draw), patch.object(secrets, "randbits", lambda bits: 1 << (bits - 2)):

@@ -57,6 +57,8 @@ class Bundle:
     """Number of rows of every block, in order."""
     parents: list | None = None
     """For the kind "tree", whose rows are the cells: the parent of every node, -1 for a root."""
+    groups: list | None = None
+    """For a tree that holds in every public group: the cells of each, in the order of the tree and of the rows."""
 
     @property
     def num_cells(self):
@@ -81,6 +83,14 @@ def read(folder):
         rows = np.array([[int(i == j) for j in range(n)] for i in range(n)], dtype=object)
         edges = pairs(policy["edges"])
         return Bundle(sizes, manifest["noise"], "tree", edges, rows, [Fraction(1)] * n, [n], parents)
+    if "grouped_tree.npz" in manifest["files"]:
+        held, n = archive(folder / "grouped_tree.npz"), math.prod(sizes)
+        edges = product_edges([pairs(policy[f"edges{i}"]) for i in range(len(sizes))], sizes)
+        groups = group_cells(sizes, [int(axis) for axis in held["axes"]])
+        order = [cell for cells in groups for cell in cells]
+        rows = np.array([[int(cell == j) for j in range(n)] for cell in order], dtype=object)
+        parents = [int(p) for p in held["parents"]]
+        return Bundle(sizes, manifest["noise"], "tree", edges, rows, [Fraction(1)] * n, [n], parents, groups)
     held = archive(folder / "strategy.npz")
     rows = exact(held["integers"])
     kind = str(held["kind"])
@@ -163,6 +173,17 @@ def product_edges(lists, sizes):
     return found
 
 
+def group_cells(sizes, axes):
+    """Return the cells of every group: all values of the attributes of a tree, for one value of the others."""
+    others = [i for i in range(len(sizes)) if i not in axes]
+    found = []
+    for rest in product(*(range(sizes[i]) for i in others)):
+        values = [dict(zip(axes, own, strict=True)) for own in product(*(range(sizes[i]) for i in axes))]
+        fixed = dict(zip(others, rest, strict=True))
+        found.append([cell_number([(fixed | own)[i] for i in range(len(sizes))], sizes) for own in values])
+    return found
+
+
 def cell_number(cell, sizes):
     """Return the number of a cell in row-major order."""
     number = 0
@@ -220,10 +241,23 @@ def tree_loss(bundle, ratios, fixed):
     assert all(bundle.parents[root] == -1 for root in fixed)
     worst = (Fraction(0), None)
     for u, v in bundle.edges:
-        changed = above(bundle.parents, u) ^ above(bundle.parents, v)
+        ends = leaves(bundle, u, v)
+        if ends is None:
+            return math.inf, (u, v)
+        changed = above(bundle.parents, ends[0]) ^ above(bundle.parents, ends[1])
         lost = math.inf if changed & set(fixed) else minus_log(math.prod(Fraction(ratios[node]) for node in changed))
         worst = max(worst, (lost, (u, v)), key=lambda found: found[0])
     return worst
+
+
+def leaves(bundle, u, v):
+    """Return the leaves of the tree at the ends of an edge; None where it leads from one group to another."""
+    if bundle.groups is None:
+        return u, v
+    (own,) = (cells for cells in bundle.groups if u in cells)
+    if v == BOTTOM:
+        return own.index(u), BOTTOM
+    return (own.index(u), own.index(v)) if v in own else None
 
 
 def above(parents, node):

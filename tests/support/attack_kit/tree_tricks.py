@@ -88,3 +88,40 @@ ALL = [
     *(other_parent, swapped_parents, other_weight, no_weights, uneven_weights, weighted_root, more_roots, one_root),
     *(one_set, hidden_total),
 ]
+
+
+def other_axes(draft, rng, others):
+    """The tree on other attributes, or on more of them, in another order, or on one that does not exist."""
+    axes = pick(rng, [[0], [1], [2], [0, 1], [1, 0], [0, 0], [-1], [5], []])
+    draft.strategy["axes"] = np.array(axes, dtype=np.int64)
+    return axes
+
+
+def other_sizes(draft, rng, others):
+    """More or fewer groups, in the strategy or in all files."""
+    place = int(rng.integers(draft.strategy["sizes"].size))
+    size = pick(rng, [0, 1, 2, 3, 4, -1, 2**40])
+    draft.strategy["sizes"][place] = size
+    if rng.random() < 0.5:
+        draft.manifest["domain"]["sizes"][place] = size
+    return f"{place} {size}"
+
+
+def edges_of_another(draft, rng, others):
+    """Records that change their group."""
+    name = pick(rng, sorted(draft.policy))
+    edges = draft.policy[name]
+    draft.policy[name] = np.concatenate([edges, [pick(rng, [[0, 1], [0, -1], [1, -1], [0, 2]])]]).astype(np.int64)
+    custom_name(draft)
+    return name
+
+
+def swapped_edges(draft, rng, others):
+    """The edges of one attribute on another."""
+    one, other = (pick(rng, sorted(draft.policy)) for _ in range(2))
+    draft.policy[one], draft.policy[other] = draft.policy[other], draft.policy[one]
+    custom_name(draft)
+    return f"{one} and {other}"
+
+
+OF_GROUPS = [other_axes, other_sizes, edges_of_another, swapped_edges]
