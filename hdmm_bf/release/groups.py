@@ -42,7 +42,7 @@ from hdmm_bf.release.tree_noise import TreeSampler
 from hdmm_bf.strategies.records import GroupedTree
 from hdmm_bf.workload import Boxes, Workload
 
-_DRAWS, _FEWEST = 2**13, 1000
+_DRAWS, _FEWEST = 2**12, 1000
 _MOST_NOISE, _MOST_ENTRIES = 2**25, 2**27
 """Draws of the noise from which intervals are made; numbers of noise, and errors of queries, that they may take."""
 

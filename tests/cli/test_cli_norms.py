@@ -117,6 +117,7 @@ def test_budgets_that_do_not_go_together_get_a_sentence(arguments, words):
     assert words in str(result.exception), result.exception
 
 
+@pytest.mark.slow
 def test_public_groups_go_from_fit_to_release_and_report(tmp_path):
     """4500 cells, of which 30 at a time are hidden from each other."""
     bundle, counts, out = tmp_path / "g.bf", tmp_path / "c.csv", tmp_path / "o.json"
