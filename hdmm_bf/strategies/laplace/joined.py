@@ -111,7 +111,7 @@ class Totals:
         if not self.S.shape[0]:
             return np.zeros_like(c)
         sizes = self.S.T @ np.sqrt(self.S @ c**-2)
-        return np.divide(1 / c, sizes, out=np.zeros_like(c), where=sizes > 0)
+        return np.asarray(np.divide(1 / c, sizes, out=np.zeros_like(c), where=sizes > 0))
 
     def projected(self, rows: RealMatrix, u: RealVector) -> RealMatrix:
         """Return rows without what they have along the unit vectors u: rows Pi."""
