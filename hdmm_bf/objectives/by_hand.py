@@ -90,7 +90,7 @@ def error_and_slopes(
     """Return t = tr(V (A^T A)^-1) for A = [I; R] diag(c), with dt/dc and dt/dR; infinite where it cannot be had."""
     inner = R @ R.T
     inner.flat[:: len(inner) + 1] += 1
-    C_inverse = _inverse_root(inner) if len(inner) else inner
+    C_inverse = inverse_root(inner) if len(inner) else inner
     if C_inverse is None:  # a step of a line search that is far too long
         return math.inf, np.zeros_like(c), np.zeros_like(R)
     U = C_inverse @ R
@@ -109,7 +109,7 @@ def error_and_slopes(
     return t, by_scale, by_rows
 
 
-def _inverse_root(X: SquareMatrix) -> SquareMatrix | None:
+def inverse_root(X: SquareMatrix) -> SquareMatrix | None:
     """Return C^-1 with C C^T = X, None where X is not positive definite."""
     from scipy.linalg.lapack import dpotrf, dtrtri
 
@@ -127,7 +127,7 @@ def _of_unit_columns(V: Acting, *, log: bool) -> Evaluate:
         positive, negative = (np.minimum(part, _LARGEST) for part in parameters)
         sizes = (positive + negative).sum(axis=0)
         A = (positive - negative) / np.where(sizes > 0, sizes, 1.0)  # a column of zeros has no inverse
-        root = _inverse_root(A.T @ A)
+        root = inverse_root(A.T @ A)
         X = None if root is None else root.T @ root
         t = math.nan if X is None else float(np.trace(VX := V.rows(X)))
         if X is None or not 0 < t < math.inf:

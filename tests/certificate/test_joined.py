@@ -16,7 +16,7 @@ from hdmm_bf.problem.product import as_product
 from hdmm_bf.problem.public_totals import kept_totals
 from hdmm_bf.release.joined_noise import JoinedNoise, scales
 from hdmm_bf.strategies.blocks import joined_block, noise_block
-from hdmm_bf.strategies.laplace.joined import Joined, joined_axes
+from hdmm_bf.strategies.laplace.joined import Joined, bumps, joined_axes
 from hdmm_bf.strategies.records import JoinedBlock, NoiseSum
 
 PARTS = policies.from_edges([0, 1, 3], [1, 2, 4], 5)
@@ -252,10 +252,25 @@ def test_the_loss_of_the_search_is_that_of_least_squares_with_its_derivatives(na
     inside, outside = positions(problem, block)
     W = problem.workload.matrix.dense()
     C = np.where(outside[:, None] == outside, Y[np.ix_(inside, inside)], 0.0)
-    assert value == pytest.approx(np.trace(W @ C @ W.T), rel=1e-5)  # totals have a large weight, not an infinite one
+    assert value == pytest.approx(np.trace(W @ C @ W.T), rel=1e-9)
     direction, step = rng.normal(size=Theta.shape), 1e-5
     secant = (search.error(Theta + step * direction)[0] - search.error(Theta - step * direction)[0]) / (2 * step)
     assert np.vdot(slope, direction) == pytest.approx(secant, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "widths"), [((12, 9), (4.0, 3.0)), ((10, 4, 6), (2.5, 4.0, 3.0)), ((7, 5), (9.0, 9.0))]
+)
+def test_bumps_stand_on_every_value_and_overlap_their_neighbours_only(shape, widths):
+    """A hat is at most 1 and two bumps wide along every attribute, so few of them reach a value."""
+    found = bumps(shape, np.array(widths)).reshape(-1, *shape)
+    assert np.all(found.sum(axis=0) > 0)
+    assert found.max() <= 1
+    for axis, (n, width) in enumerate(zip(shape, widths, strict=True)):
+        own = n / max(1, round(n / width))
+        others = tuple(k for k in range(1, len(shape) + 1) if k != axis + 1)
+        reached = np.count_nonzero(found.max(axis=others) > 0, axis=1)
+        assert reached.max() <= 2 * own + 1
 
 
 def test_rows_over_several_attributes_beat_products_of_rows(fit):

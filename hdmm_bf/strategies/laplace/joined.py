@@ -4,9 +4,10 @@
     unit error = tr(V Y),    Y = (A^T A)^-1 given the totals that the moves leave alone
 
 Products of rows spend the budget of a cell as a product over the attributes. Rows that are boxes, long along one
-attribute and short along another, spend it better: 20 % less error for all ranges of 24 x 24 cells. Totals enter as
-rows of a large weight. Descents start from random boxes; attributes whose queries hardly overlap are left out, where
-every value then has noise of its own.
+attribute and short along another, spend it better: 20 % less error for all ranges of 24 x 24 cells. Totals are known
+exactly: rows are projected along them (`Totals`). The rows that descents end at are bumps side by side, so they start
+from such bumps, in a race of shapes, and from random boxes; the best is shaken and descends again. Attributes whose
+queries hardly overlap are left out, where every value then has noise of its own.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, final
 
 import numpy as np
+import scipy.sparse as sp
 
 from hdmm_bf import _linalg as la
-from hdmm_bf._types import AnyArray, RealMatrix, RealVector
+from hdmm_bf._types import AnyArray, RealMatrix, RealVector, SparseMatrix
 from hdmm_bf.matrix import Kronecker, Stack, Weighted
 from hdmm_bf.objectives import limits
 from hdmm_bf.objectives.descent import descending
@@ -35,33 +38,42 @@ _OVERLAP = 3.0
 """Sum of the entries of V over that of its diagonal from which on an attribute is joined: 1 for counts, 1.5 for all
 ranges of two values."""
 
-_KNOWN = 1e3
-"""Weight of the rows of known totals, against that of the cells."""
-
 _MEMORY = 10
 
 
 @final
 @dataclass(frozen=True)
 class Schedule:
-    """How much is tried; tuned on all ranges of 24 x 24 to 100 x 50 cells.
+    """How much is tried; tuned on all ranges of 24 x 20 to 100 x 50 cells.
 
     Attributes:
         most_cells: values of the joined attributes together.
-        cells_a_row: for every start, values for each of its rows: fewer rows are found faster, more end lower.
+        cells_a_bump: values for each bump of the starts that race.
+        longer: how much longer they are along the other attributes than along the hidden one.
+        bump: their height.
+        cells_a_row: for every start from random boxes, values for each of its rows.
         parts: steps of the parts of a descent.
         height: of the boxes to start from.
         rough: of what is added everywhere.
         least_gain: share of the error that a part must gain for the descent to go on.
+        shake: standard deviation of the logarithms of entries by which the best is shaken.
+        shaken: of what is then added everywhere.
+        worth: share of the error that a shake must gain for another one.
     """
 
     most_cells: int = 8192
-    cells_a_row: tuple[int, ...] = (48, 24)
+    cells_a_bump: tuple[int, ...] = (24, 50)
+    longer: tuple[float, ...] = (1.0, 4.0, 12.0)
+    bump: float = 0.3
+    cells_a_row: tuple[int, ...] = (24,)
     fewest_rows: int = 8
-    parts: tuple[int, ...] = (20,) * 12
+    parts: tuple[int, ...] = (20,) * 20
     height: float = 0.1
     rough: float = 0.003
-    least_gain: float = 5e-4
+    least_gain: float = 2e-4
+    shake: float = 0.5
+    shaken: float = 0.01
+    worth: float = 2e-4
 
 
 _SCHEDULE = Schedule()
@@ -86,6 +98,34 @@ def joined_axes(product: ProductProblem, attribute: int, schedule: Schedule = _S
 
 
 @final
+class Totals:
+    """Disjoint sets of values whose sums are known, S x = 0, and what that tells about V."""
+
+    def __init__(self, S: SparseMatrix, V: Acting) -> None:
+        self.S = S
+        i, j = (S.T @ S).nonzero()
+        self._within = sp.csr_array((V.entries(i, j), (i, j)), shape=(S.shape[1],) * 2)
+
+    def directions(self, c: RealVector) -> RealVector:
+        """Return for every value its entry in the unit vector along 1 / c over its set; zero where nothing is known."""
+        if not self.S.shape[0]:
+            return np.zeros_like(c)
+        sizes = self.S.T @ np.sqrt(self.S @ c**-2)
+        return np.asarray(np.divide(1 / c, sizes, out=np.zeros_like(c), where=sizes > 0))
+
+    def projected(self, rows: RealMatrix, u: RealVector) -> RealMatrix:
+        """Return rows without what they have along the unit vectors u: rows Pi."""
+        if not self.S.shape[0]:
+            return rows
+        return np.asarray(rows - (self.S.T @ (self.S @ (rows * u).T)).T * u)
+
+    def known(self, c: RealVector, u: RealVector) -> RealVector:
+        """Return the diagonal of V' - Pi V' Pi for V' = V / c c^T."""
+        through = (self._within @ (u / c)) / c
+        return np.asarray(2 * u * through - u**2 * (self.S.T @ (self.S @ (u * through))))
+
+
+@final
 class Joined:
     """The error of rows over joined attributes, and its gradient."""
 
@@ -105,20 +145,39 @@ class Joined:
         self.V: Acting = V
         every = np.arange(math.prod(self.shape))
         self.diagonal = np.asarray(V.entries(every, every), dtype=np.float64)
-        self.S = kept_totals(product, axes, attribute).toarray()
+        self.totals = Totals(kept_totals(product, axes, attribute), V)
         edges = product.edges[attribute]
         self.ends = 1 if np.all(edges[:, 1] == BOTTOM) else 2
         """Cells that an edge changes at most."""
 
     def error(self, Theta: RealMatrix) -> tuple[float, RealMatrix]:
-        """Return the unit error at a loss of 1 and its gradient; infinite where it cannot be had."""
-        from hdmm_bf.objectives.by_hand import error_and_slopes
+        """Return the unit error at a loss of 1 and its gradient; infinite where it cannot be had.
 
-        p, c = len(Theta), 1 / (self.ends * (1 + Theta.sum(axis=0)))
-        known = _KNOWN * self.S / c
-        t, by_scale, by_rows = error_and_slopes(self.V, self.diagonal, c, np.vstack([Theta, known]))
-        by_scale = by_scale - np.einsum("ki,ki->i", by_rows[p:], known) / c
-        return t, by_rows[:p] - self.ends * by_scale * c**2
+        With x c for x the strategy is [I; Theta], V is V / c c^T, and x c is known to lie where Pi projects to:
+
+            t = tr(V Pi) - tr(U V U^T),    U = C^-1 Theta Pi,  C C^T = I + Theta Pi Theta^T
+            dt/dTheta = 2 C^-T (U V U^T U - U V Pi)
+        """
+        from hdmm_bf.objectives.by_hand import inverse_root
+
+        c = 1 / (self.ends * (1 + Theta.sum(axis=0)))
+        u = self.totals.directions(c)
+        told = self.totals.projected(Theta, u)
+        inner = told @ told.T
+        inner.flat[:: len(inner) + 1] += 1
+        C_inverse = inverse_root(inner)
+        if C_inverse is None:  # a step of a line search that is far too long
+            return math.inf, np.zeros_like(Theta)
+        U = C_inverse @ told
+        Y = self.totals.projected(self.V.rows(U / c) / c, u)
+        H = Y @ U.T
+        own = self.diagonal / c**2 - self.totals.known(c, u)
+        t = float(own.sum() - np.trace(H))
+        if not 0 < t < math.inf:
+            return math.inf, np.zeros_like(Theta)
+        slope: RealMatrix = 2 * (C_inverse.T @ (H @ U - Y))
+        left = own - np.einsum("ki,ki->i", U, Y) - np.einsum("ki,ki->i", Theta - told, slope) / 2
+        return t, slope + 2 * self.ends * c * left
 
     def value_and_slope(self, flat: AnyArray) -> tuple[float, AnyArray]:
         """Return the logarithm of the error, for descents."""
@@ -141,6 +200,23 @@ def boxes(rng: np.random.Generator, count: int, shape: tuple[int, ...]) -> RealM
     return found.reshape(count, -1)
 
 
+def bumps(shape: tuple[int, ...], widths: RealVector) -> RealMatrix:
+    """Return bumps of about the given widths side by side, each row of them shifted by half a bump against the next."""
+    counts = [max(1, round(n / width)) for n, width in zip(shape, widths.tolist(), strict=True)]
+    found = []
+    for place in np.ndindex(counts[0] + 1, *counts[1:]):
+        shift = 0.5 if sum(place[1:]) % 2 else 0.0
+        if place[0] == counts[0] and not shift:
+            continue
+        middles = [place[0] + 0.5 - shift, *(k + 0.5 for k in place[1:])]
+        along = [
+            np.maximum(0.0, 1 - np.abs((np.arange(n) + 0.5) * count / n - middle))
+            for n, count, middle in zip(shape, counts, middles, strict=True)
+        ]
+        found.append(reduce(np.multiply.outer, along).ravel())
+    return np.array(found)
+
+
 def steps(
     product: ProductProblem, attribute: int, *, seed: int, schedule: Schedule = _SCHEDULE
 ) -> Iterator[tuple[JoinedSketch, float]]:
@@ -154,21 +230,69 @@ def steps(
     if len(axes) < 2 or n > schedule.most_cells:
         return
     rng, problem = np.random.default_rng(seed), Joined(product, attribute, axes)
-    best = math.inf
+    best, least = np.zeros((1, n)), math.inf
+    for Theta, error in _tried(problem, rng, schedule):
+        if error < least:
+            best, least = Theta, error
+            yield problem.sketch(Theta), error
+    before = math.inf
+    while least < before * (1 - schedule.worth) and not limits.ending():
+        before = least
+        shaken = best * np.exp(rng.normal(0, schedule.shake, best.shape)) + schedule.shaken * rng.random(best.shape)
+        for Theta, error in _followed(problem, shaken, schedule):
+            if error < least:
+                best, least = Theta, error
+                yield problem.sketch(Theta), error
+
+
+def _tried(problem: Joined, rng: np.random.Generator, schedule: Schedule) -> Iterator[tuple[RealMatrix, float]]:
+    """Yield where descents are: a race of bumps, the worse half left out after every part; then random boxes."""
+    n = problem.diagonal.size
+    starts = _shapes(problem, schedule)
+    running = [_descent(problem, B + schedule.rough * rng.random(B.shape), schedule) for B in starts]
+    while len(running) > 1:
+        reached = [(found, runner) for runner in running if (found := next(runner, None)) is not None]
+        reached.sort(key=lambda pair: pair[0][1])
+        yield from (found for found, _ in reached[:1])
+        running = [runner for _, runner in reached[: len(reached) // 2]]
+    for runner in running:
+        yield from _while_it_gains(runner, schedule)
     for cells in schedule.cells_a_row:
         count = max(schedule.fewest_rows, n // cells)
         start = schedule.height * boxes(rng, count, problem.shape) + schedule.rough * rng.random((count, n))
-        last = math.inf
-        for found in _descent(problem, np.sqrt(start), schedule):
-            if found[1] < best:
-                best = found[1]
-                yield problem.sketch(found[0]), best
-            if limits.ending() or found[1] > last * (1 - schedule.least_gain):
-                break
-            last = found[1]
+        yield from _followed(problem, start, schedule)
 
 
-def _descent(problem: Joined, roots: RealMatrix, schedule: Schedule) -> Iterator[tuple[RealMatrix, float]]:
+def _shapes(problem: Joined, schedule: Schedule) -> list[RealMatrix]:
+    """Bumps of several sizes and shapes, without those that have one bump in all, or more than one for two values."""
+    d, place = len(problem.shape), problem.axes.index(problem.attribute)
+    found = {}
+    for cells in schedule.cells_a_bump:
+        for ratio in schedule.longer:
+            short = (cells / ratio ** (d - 1)) ** (1 / d)
+            widths = np.where(np.arange(d) == place, short, ratio * short)
+            B = schedule.bump * bumps(problem.shape, widths)
+            if 1 < len(B) <= problem.diagonal.size // 2:
+                found[tuple(round(n / w) for n, w in zip(problem.shape, widths.tolist(), strict=True))] = B
+    return list(found.values())
+
+
+def _followed(problem: Joined, start: RealMatrix, schedule: Schedule) -> Iterator[tuple[RealMatrix, float]]:
+    return _while_it_gains(_descent(problem, start, schedule), schedule)
+
+
+def _while_it_gains(
+    descent: Iterator[tuple[RealMatrix, float]], schedule: Schedule
+) -> Iterator[tuple[RealMatrix, float]]:
+    last = math.inf
+    for found in descent:
+        yield found
+        if limits.ending() or found[1] > last * (1 - schedule.least_gain):
+            return
+        last = found[1]
+
+
+def _descent(problem: Joined, start: RealMatrix, schedule: Schedule) -> Iterator[tuple[RealMatrix, float]]:
     """Descend in the roots of Theta; yield Theta and its error after every part."""
 
     def value_and_slope(flat: RealVector) -> tuple[float, RealVector]:
@@ -176,12 +300,12 @@ def _descent(problem: Joined, roots: RealMatrix, schedule: Schedule) -> Iterator
         return value, 2 * flat * slope
 
     parts = descending(
-        value_and_slope, roots.ravel(), parts=schedule.parts, nonnegative=False, tolerance=1e-9, memory=_MEMORY
+        value_and_slope, np.sqrt(start.ravel()), parts=schedule.parts, nonnegative=False, tolerance=1e-9, memory=_MEMORY
     )
     while True:
         with la.threads_for(1):
             found = next(parts, None)
         if found is None:
             return
-        Theta = found.parameters.reshape(roots.shape) ** 2
+        Theta = found.parameters.reshape(start.shape) ** 2
         yield Theta, math.exp(found.value)
