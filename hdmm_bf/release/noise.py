@@ -114,6 +114,8 @@ def laplace(sensitivity: int, epsilon: float) -> Sampler:
 
 def privacy_loss(sampler: Sampler, sensitivity: int) -> float:
     """Return what the privacy map states: epsilon at an L1 sensitivity, or rho at a squared L2 sensitivity."""
+    if sampler.law == "rounded" and sampler.noise != "gaussian":
+        return math.inf  # a normal variable has no epsilon
     if sampler.law == "rounded":
         return analytic.up(Fraction(sensitivity) / (2 * Fraction(_checked_scale(sampler.scale)) ** 2))
     distance = sensitivity if sampler.noise == "laplace" else _root_up(sensitivity)

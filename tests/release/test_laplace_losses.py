@@ -21,6 +21,7 @@ from hdmm_bf.release import discrete_laplace
 from hdmm_bf.release.ledger import Entry, Ledger, Total, composition, losses, storage, within
 from hdmm_bf.release.ledger.graphs import Graph, views
 from hdmm_bf.release.ledger.laws import Pure, law
+from hdmm_bf.release.publish import publish
 from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, NoiseSum, ProductStrategy
 from tests.support.command_line import call
 from tests.support.ledgers import change, refused
@@ -318,3 +319,40 @@ def test_the_command_says_what_a_bundle_could_still_spend_by_its_own_law(path, t
     (account,) = json.loads(told.stdout)["accounts"]
     assert account["next"]["epsilon"] > 1.01 * account["left_epsilon"]
     bf.release(made, [1] * 8, epsilon=account["next"]["epsilon"], account=ledger.account("people"))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "before"), [(1.0, 1e-6, (0.5,)), (1.0, 1e-9, (0.3, 0.3)), (3.0, 1e-6, (0.5,) * 5)]
+)
+def test_what_is_left_can_be_spent_by_a_release_whose_steps_are_known(path, epsilon, delta, before):
+    """Quotes balance: A next release of what is left is within the total. A coin needs no grid, and steps do."""
+    made = bf.fit("all-range:8", "line:8", noise="laplace", max_steps=1)
+    account = Ledger(path, epsilon=epsilon, delta=delta, new=True).account("people")
+    for loss in before:
+        bf.release(made, [1] * 8, epsilon=loss, account=account)
+    left = account.ledger.balance("people").left_epsilon
+    assert left > 0.9 * (epsilon - sum(before))
+    bf.release(made, [1] * 8, epsilon=left, account=account)
+    assert len(account.ledger.entries()) == len(before) + 1
+
+
+def test_losses_of_any_size_are_added_up():
+    """Beyond the exponents of floats, and next to nothing."""
+    for large in (650.0, 750.0, 950.0):
+        spent = losses.balance(Total("3000.0", "1e-06"), "people", [entry(large, repr(large))] * 2)
+        assert spent.epsilon_exact == pytest.approx(2 * large, rel=1e-6)
+    normal = Entry("now", "people", "line:4", "gaussian", None, None, "5e-321", None, mu="1e-160")
+    tiny = [entry(1e-320, None)] * 2
+    assert within(Total("1.0", "1e-06"), [*tiny, normal])
+    assert losses.balance(Total("1e-25", "1e-06"), "people", [*tiny, normal]).epsilon_exact < 1e-20
+
+
+def test_normal_noise_is_not_taken_for_laplace_noise():
+    """A plan that was changed to draw it is refused: it has no epsilon."""
+    made = bf.fit("identity:4", "line:4", noise="laplace")
+    settled = bf.plan(made, epsilon=1.0)
+    weak = dataclasses.replace(settled.sampler, scale=settled.sampler.scale / 1000, law="rounded")
+    refused(
+        lambda: publish(dataclasses.replace(settled, sampler=weak), made, [100] * 4),
+        "has less noise than its promise needs",
+    )

@@ -112,7 +112,9 @@ class Ledger:
 
     Guarantees:
         The losses recorded for one account never exceed the total: their sum (epsilons and deltas), or their sum in
-        zCDP converted to the total's delta, or their exact composition where noise is rounded normal, is at most it.
+        zCDP converted to the total's delta, or their composition by the laws of rounded normal and of pure noise, is at
+        most it. Totals of epsilon alone and of rho hold however noise was chosen; those with a delta, if its kinds and
+        sizes were chosen without a look at earlier answers.
         Under several policies this holds for every edge of each of them, an edge that a policy lacks costing its
         distance there; policies that cannot be compared are refused, unless the account says `common_pairs`.
         A release counts from before its noise is drawn. Data that are known under another name, and a name whose data

@@ -8,7 +8,8 @@ sum over the pure ones
     delta(epsilon) = E[ delta_mu(epsilon - l) ],
 
 delta_mu being that of the Gaussian mechanism, at negative arguments too, and (1 - e^epsilon)_+ where there is no normal
-noise. Both theorems hold when later releases are chosen in sight of earlier ones.
+noise. Both theorems hold when what is asked later is chosen in sight of earlier answers, but not when the kind or the
+size of later noise is: then sums of epsilon alone, or of rho alone, hold (Rogers, Roth, Ullman, Vadhan 2016).
 
 Sums of many losses are kept on a grid. An outcome of loss l between grid points a < b is split into one of loss a and
 one of loss b, so that its probability stays what it was on both of two neighbours: under the first the share of b is
@@ -64,11 +65,20 @@ def root_above(square: Fraction) -> Fraction:
 def delta_above(mu: float, pures: tuple[Pure, ...], epsilon: float) -> float:
     """Return a bound, close from above, of the least delta of mu-GDP and pure losses together at an epsilon.
 
+    Any release is also a coin of its epsilon, which needs no grid. So the least of three bounds is taken: by the laws,
+    by them with the newest release as a coin, and with all as coins.
+
     Args:
         mu: of all Gaussian releases; 0 if there are none.
         pures: the others, at least one.
         epsilon: where delta is asked for.
     """
+    newest_as_coin = (*pures[:-1], Pure(pures[-1].epsilon))
+    all_as_coins = tuple(Pure(pure.epsilon) for pure in pures)
+    return min(_delta_of(mu, reading, epsilon) for reading in {pures, newest_as_coin, all_as_coins})
+
+
+def _delta_of(mu: float, pures: tuple[Pure, ...], epsilon: float) -> float:
     *before, last = sorted(pures, key=lambda pure: pure.step >= pure.epsilon)
     if last.step < last.epsilon:
         sums = _sums(tuple(pures))

@@ -62,7 +62,7 @@ def law(pure: Pure, grid: float) -> Law:
     epsilon = pure.epsilon
     half = 0 if pure.step >= epsilon else math.floor((epsilon - pure.step) / grid * (1 - NEAR))
     eta = epsilon - half * grid
-    wrong = 1 / (1 + math.exp(eta))
+    wrong = math.exp(-eta) / (1 + math.exp(-eta))
     ends = [*split(epsilon, 1 - wrong, grid), *split(-epsilon, math.exp(-epsilon) * (1 - wrong), grid)]
     lowest, highest = min(place for place, _ in ends), max(place for place, _ in ends)
     chances = np.zeros(highest - lowest + 1)

@@ -168,7 +168,8 @@ class _Sums:
             square = None if square is None or mu is None else square + Fraction(mu) ** 2
         else:
             largest = math.inf if step is None else math.nextafter(float(Fraction(step)), math.inf)
-            pures = (*pures, Pure(math.nextafter(float(Fraction(epsilon or 0)), math.inf), largest))
+            loss = max(math.nextafter(float(Fraction(epsilon or 0)), math.inf), _LEAST)
+            pures = (*pures, Pure(loss, largest))
         return _Sums(plain, self.delta + Fraction(delta or 0), self.rho + more, square, pures)
 
     def within(self, total: Total) -> bool:
@@ -195,7 +196,7 @@ class _Sums:
         mu = composition.root_above(self.mu_squared)
         if not self.pures:
             return analytic.delta_enclosure(mu, epsilon)[1]
-        return Fraction(composition.delta_above(math.nextafter(float(mu), math.inf), self.pures, lower))
+        return Fraction(composition.delta_above(max(math.nextafter(float(mu), math.inf), _LEAST), self.pures, lower))
 
     def epsilon_exact(self, delta: float) -> float | None:
         """The epsilon of normal and pure noise together at a delta; None where nothing better than sums is known."""
@@ -215,7 +216,9 @@ def within(total: Total, entries: list[Entry]) -> bool:
 
     Guarantees:
         Additions are exact. Pure epsilon counts as rho = epsilon^2 / 2, and alone as the sum of coins that it is, or
-        of the losses of Laplace noise where its steps are known.
+        of the losses of Laplace noise where its steps are known. With an epsilon and a delta as the total this is for
+        kinds and sizes of noise that were chosen without a look at earlier answers; totals of epsilon alone and of rho
+        hold whatever they were chosen by.
         Rounded normal noise counts as what it is, mu-GDP: alone exactly, and beside pure epsilon by a privacy loss
         distribution that is rounded up.
     """
