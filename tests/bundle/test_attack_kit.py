@@ -139,8 +139,9 @@ def test_the_oracle_agrees_with_losses_of_sums_derived_by_hand():
     rows, cells = [np.array(m, dtype=object) for m in ([[1, 1], [3, -2]], [[1, 0], [0, 1]])]
     lists = [[(0, 1)], [(0, -1)]]
     half = Fraction(1, 2)
-    held = oracle.product_edges(lists, [2, 2]), np.empty(0), [None, None, half, half, *[half] * 4], [4, 4], None
-    bundle = noise_oracle.Sum([2, 2], "laplace", "noise", *held, [[rows, cells], [cells, cells]], [-1, -1], lists)
+    held = oracle.product_edges(lists, [2, 2]), np.empty(0), [None, None, half, half, *[half] * 4], [4, 4]
+    own = [[rows, cells], [cells, cells]]
+    bundle = noise_oracle.Sum([2, 2], "laplace", "noise", *held, factors=own, over=[-1, -1], lists=lists)
     first = [None, None, 4.0, 8.0]  # the sum over the first attribute has no noise, and its moves do not see it
     found = {edge: lost for edge, lost, _ in noise_oracle.shifts(bundle, [*first, *[16.0] * 4])}
     assert found[0, 2] == found[1, 3] == Fraction(2, 16), "cell by cell: less than 5 / 4 or 5 / 8"

@@ -67,8 +67,8 @@ def read(folder):
         counts += [weights.size * others, len(rows) * others]
         precisions += [Fraction(w) for w in weights.tolist() for _ in range(others)]
         precisions += [Fraction(1)] * (len(rows) * others)
-    own = counts, None, factors, over, lists, joined
-    return Sum(sizes, manifest["noise"], "noise", edges, np.empty(0), precisions, *own)
+    own = {"factors": factors, "over": over, "lists": lists, "joined": joined}
+    return Sum(sizes, manifest["noise"], "noise", edges, np.empty(0), precisions, counts, **own)
 
 
 def precisions_of(held, factors):
