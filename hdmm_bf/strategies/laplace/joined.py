@@ -248,15 +248,14 @@ def steps(
 def _tried(problem: Joined, rng: np.random.Generator, schedule: Schedule) -> Iterator[tuple[RealMatrix, float]]:
     """Yield where descents are: a race of bumps, the worse half left out after every part; then random boxes."""
     n = problem.diagonal.size
-    starts = _shapes(problem, schedule)
-    running = [_descent(problem, B + schedule.rough * rng.random(B.shape), schedule) for B in starts]
-    while len(running) > 1:
-        reached = [(found, runner) for runner in running if (found := next(runner, None)) is not None]
-        reached.sort(key=lambda pair: pair[0][1])
-        yield from (found for found, _ in reached[:1])
-        running = [runner for _, runner in reached[: len(reached) // 2]]
-    for runner in running:
-        yield from _while_it_gains(runner, schedule)
+    raced = [B + schedule.rough * rng.random(B.shape) for B in _shapes(problem, schedule)]
+    while len(raced) > 1:  # one descent at a time: what each remembers of its steps takes more than its rows
+        parts = (next(_descent(problem, start, schedule), None) for start in raced)
+        reached = sorted((found for found in parts if found is not None), key=lambda found: found[1])
+        yield from reached[:1]
+        raced = [Theta for Theta, _ in reached[: len(reached) // 2]]
+    for Theta in raced:
+        yield from _followed(problem, Theta, schedule)
     for cells in schedule.cells_a_row:
         count = max(schedule.fewest_rows, n // cells)
         start = schedule.height * boxes(rng, count, problem.shape) + schedule.rough * rng.random((count, n))
@@ -278,14 +277,9 @@ def _shapes(problem: Joined, schedule: Schedule) -> list[RealMatrix]:
 
 
 def _followed(problem: Joined, start: RealMatrix, schedule: Schedule) -> Iterator[tuple[RealMatrix, float]]:
-    return _while_it_gains(_descent(problem, start, schedule), schedule)
-
-
-def _while_it_gains(
-    descent: Iterator[tuple[RealMatrix, float]], schedule: Schedule
-) -> Iterator[tuple[RealMatrix, float]]:
+    """Descend while a part gains enough."""
     last = math.inf
-    for found in descent:
+    for found in _descent(problem, start, schedule):
         yield found
         if limits.ending() or found[1] > last * (1 - schedule.least_gain):
             return
