@@ -17,7 +17,7 @@ from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies import registry
 from hdmm_bf.strategies.gaussian import bases, sectors
 from hdmm_bf.strategies.gaussian.choose import choose
-from hdmm_bf.strategies.laplace import p_identity, vertex
+from hdmm_bf.strategies.laplace import joined, p_identity, vertex
 from hdmm_bf.strategies.laplace.structured import choose_laplace
 from hdmm_bf.strategies.norm.groups import searched
 from hdmm_bf.strategies.norm.shapes import LARGEST_SEARCHED
@@ -152,7 +152,8 @@ def product_bytes(product: ProductProblem, family: str, noise: Noise = "gaussian
 
     Bases hold a tensor over the cells for every correction of the search, more where edges change several attributes,
     and write the parts of their bound out; the others hold only factors. The certificate holds the losses of all edges.
-    Laplace searches load JAX. Variances of queries are listed unless they are too many.
+    Laplace searches load JAX, and hold what descents over joined attributes remember. Variances of queries are listed
+    unless they are too many.
     """
     kept = max(known.tensors for known in registry.families() if known.name == family)
     factors = _FACTORS * sum(size**2 for size in product.sizes)
@@ -161,6 +162,7 @@ def product_bytes(product: ProductProblem, family: str, noise: Noise = "gaussian
     listed = _LISTED * m if m <= MOST_LISTED else 0
     programs = _JAX + _SIZE if noise == "laplace" else 0
     search = factors + tensors + _part_entries(product, family)
+    search += joined.most_entries(product) if noise == "laplace" and product.threshold is None else 0
     return (
         _PROGRAM + programs + 8 * (max(search, min(_LOSSES * num_losses(product, family, noise), _PORTIONS)) + listed)
     )

@@ -39,6 +39,8 @@ _OVERLAP = 3.0
 ranges of two values."""
 
 _MEMORY = 10
+_HELD = 56
+"""Corrections that a descent remembers, and numbers for every entry of its rows that a search holds at once."""
 
 
 @final
@@ -95,6 +97,17 @@ def joined_axes(product: ProductProblem, attribute: int, schedule: Schedule = _S
             chosen.append(i)
             cells *= product.sizes[i]
     return tuple(sorted(chosen))
+
+
+def most_entries(product: ProductProblem, schedule: Schedule = _SCHEDULE) -> int:
+    """Return how many numbers the largest search of joined rows holds at once, predicted; 0 where none is made."""
+    found = [0]
+    for attribute, edges in enumerate(product.edges):
+        axes = joined_axes(product, attribute, schedule) if len(edges) else ()
+        n = math.prod(product.sizes[i] for i in axes)
+        if len(axes) > 1 and n <= schedule.most_cells:
+            found.append(_HELD * n * max(schedule.fewest_rows, n // min(schedule.cells_a_row + schedule.cells_a_bump)))
+    return max(found)
 
 
 @final
