@@ -237,8 +237,17 @@ def steps(
     trees = [_tree_steps(product, candidates, i, seed) for i in candidates.moved]
     rows = [_star_steps(candidates, i, search_) for i, search_ in enumerate(searched)]
     over_several = [_joined_steps(product, candidates, i, seed) for i in candidates.moved if together]
+    yield from _bests(candidates, itertools.chain([0.0], in_turn([*rows, *trees, *over_several])))
+
+
+def steps_over_several(product: ProductProblem, candidates: Candidates, seed: int) -> Iterator[SumDraft]:
+    """Yield the best sum after every step of the searches for rows over several attributes, and of no other."""
+    yield from _bests(candidates, in_turn([_joined_steps(product, candidates, i, seed) for i in candidates.moved]))
+
+
+def _bests(candidates: Candidates, searched: Iterator[float]) -> Iterator[SumDraft]:
     best: SumDraft | None = None
-    for _ in itertools.chain([0.0], in_turn([*rows, *trees, *over_several])):
+    for _ in searched:
         found = candidates.best()
         if found is not None and (best is None or found.error < best.error):
             best = found

@@ -123,9 +123,13 @@ def _drafts(product: ProductProblem, names: list[str], seed: int) -> Iterator[li
     known = [] if candidates is None else list(directions.floors(product, candidates))
     pool = Attributes(product, seed)
     families: list[Iterator[SumDraft]] = []
+    last: Iterator[SumDraft] = iter(())
     if candidates is not None and directions.NAME in names:
-        own = pool.of(product.terms[0]) if kronecker.applies(product) else directions.searches(product, seed)
-        families.append(directions.steps(product, candidates, own, seed))
+        single = kronecker.applies(product)
+        own = pool.of(product.terms[0]) if single else directions.searches(product, seed)
+        families.append(directions.steps(product, candidates, own, seed, together=single))
+        if not single:  # a step of theirs takes as long as many of the others, and those come far
+            last = directions.steps_over_several(product, candidates, seed)
     if kronecker.NAME in names:
         families.append(_products(product, pool))
     if unions.NAME in names and not (kronecker.applies(product) and len(names) > 1):
@@ -135,7 +139,7 @@ def _drafts(product: ProductProblem, names: list[str], seed: int) -> Iterator[li
     if len(product.terms) > 1 or not families or apart.error < best * (1 - _TIE):
         known.append(apart)
     yield known
-    for draft in in_turn(families) if len(product.terms) > 1 else itertools.chain(*families):
+    for draft in itertools.chain(in_turn(families), last) if len(product.terms) > 1 else itertools.chain(*families):
         yield [draft]
 
 
