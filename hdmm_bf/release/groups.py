@@ -34,10 +34,9 @@ from hdmm_bf.problem.groups import (
 )
 from hdmm_bf.problem.product import Term, product_terms
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.release.norms import NormRecovery
+from hdmm_bf.release.norms import CellsRecovery, NormRecovery
 from hdmm_bf.release.plan import Plan
-from hdmm_bf.release.postprocess import check_steps
-from hdmm_bf.release.reconstruction import Progress, Recovery, Weighing, recovery
+from hdmm_bf.release.reconstruction import Progress, Weighing, recovery
 from hdmm_bf.release.tree_noise import TreeSampler
 from hdmm_bf.strategies.records import GroupedTree
 from hdmm_bf.workload import Boxes, Workload
@@ -55,7 +54,7 @@ _BLOCK, _FEW = 2**23, 4
 
 @final
 @dataclass(frozen=True, eq=False)
-class GroupedRecovery(Recovery):
+class GroupedRecovery(CellsRecovery):
     """x + z, with z drawn for every group by itself."""
 
     problem: Problem
@@ -246,18 +245,6 @@ class GroupedRecovery(Recovery):
         """Refuse: answers are the queries of the noisy counts."""
         advice = "Export the tree, or release and ask for answers."
         raise fail("fit.reconstruction", repr(self.strategy), "is not written out", advice)
-
-    def check_covers(self, workload: Workload) -> None:
-        """Refuse queries on another domain; every query of the cells can be answered."""
-        if workload.num_cells != self.problem.policy.num_cells:
-            raise fail("release.answer", f"workload {workload.title}", "is on another domain", "Fit a strategy for it.")
-
-    def check_steps(self, steps: Sequence[str]) -> None:
-        """Refuse steps that do not exist or do not apply to the policy."""
-        check_steps(self.problem, steps)
-
-    def check_estimate(self) -> None:
-        """Every cell is published."""
 
 
 def _by_parts(

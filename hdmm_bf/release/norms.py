@@ -42,9 +42,25 @@ _SPREAD = 3.0
 """Standard errors by which the share of draws inside an interval is above its level."""
 
 
+class CellsRecovery(Recovery):
+    """Counts plus noise, cell by cell, are what is published: every query of the cells can be answered."""
+
+    def check_covers(self, workload: Workload) -> None:
+        """Refuse queries on another domain; every query of the cells can be answered."""
+        if workload.num_cells != self.problem.policy.num_cells:
+            raise fail("release.answer", f"workload {workload.title}", "is on another domain", "Fit a strategy for it.")
+
+    def check_steps(self, steps: Sequence[str]) -> None:
+        """Refuse steps that do not exist or do not apply to the policy."""
+        check_steps(self.problem, steps)
+
+    def check_estimate(self) -> None:
+        """Every cell is published."""
+
+
 @final
 @dataclass(frozen=True, eq=False)
-class NormRecovery(Recovery):
+class NormRecovery(CellsRecovery):
     """x + z over the cells."""
 
     problem: Problem
@@ -213,18 +229,6 @@ class NormRecovery(Recovery):
         m, n = self.problem.workload.matrix.shape
         fits("fit.reconstruction", f"{m} x {n}", m * n * 8, advice="Reconstruct the chosen queries only.")
         return np.asarray(self.problem.workload.matrix.dense(), dtype=np.float64)
-
-    def check_covers(self, workload: Workload) -> None:
-        """Refuse queries on another domain; every query of the cells can be answered."""
-        if workload.num_cells != self.problem.policy.num_cells:
-            raise fail("release.answer", f"workload {workload.title}", "is on another domain", "Fit a strategy for it.")
-
-    def check_steps(self, steps: Sequence[str]) -> None:
-        """Refuse steps that do not exist or do not apply to the policy."""
-        check_steps(self.problem, steps)
-
-    def check_estimate(self) -> None:
-        """Every cell is published."""
 
 
 class _Kept(dict[tuple[str, int], AnyArray]):
