@@ -20,6 +20,7 @@ CASES = [
     ("all-range:20x20x20", "product:line:20,line:20,line:20", "gaussian", ""),
     ("all-range:24x24", "threshold:24x24:3", "gaussian", "gaussian"),
     ("all-range:24x24", "threshold:24x24:3", "gaussian", "bases"),
+    ("all-range:24x24", "threshold:24x24:3", "laplace", ""),
     ("all-range:24x24", "threshold:24x24:3", "laplace", "directions"),
     ("all-range:256x256", "threshold:256x256:3", "gaussian", ""),
     ("all-range:256x256", "threshold:256x256:3", "laplace", ""),
@@ -28,7 +29,19 @@ CASES = [
 ]
 QUICK = [("all-range:12x10x2", "product:line:12,bounded:10,empty:2", "laplace", "")]
 SEARCHED = (
-    *("directions", "kronecker", "union", "grid", "p-identity", "vertex", "dictionary", "cell-budgets", "cells"),
+    *(
+        "directions",
+        "layers",
+        "tables",
+        "kronecker",
+        "union",
+        "grid",
+        "p-identity",
+        "vertex",
+        "dictionary",
+        "cell-budgets",
+        "cells",
+    ),
     *("bases", "sectors", "marginals"),
 )
 """Beginnings of the names of what families search, which are no floors."""

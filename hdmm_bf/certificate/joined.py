@@ -1,33 +1,51 @@
 """The certificate of blocks that join attributes: they are checked, and their error derived, from the integers.
 
-N = Q (y + K_1 (z - T y) - K_2 S y) for noise y and z of variances w^-2 and 1, so that with F = Q (I - K_1 T - K_2 S)
+N = y + sum_l K_l (z_l - T_l y) - K S y for noise y and z of variances w^-2 and 1. Outside the block everything is a sum
+over, or the same for, all values of an attribute, so that it is one thing on what is even over them, E = J / n, and
+another on what is left, I - E. In every *sector*, a choice of one of the two for each such attribute,
 
-    trace = tr(V F diag(w)^-2 F^T) + tr(V Q K_1 K_1^T Q^T)
+    covariance = F diag(w)^-2 F^T + L L^T,    F = I - L M
 
-over the joined attributes, times tr V_k for every other one: there each value has noise of its own.
+over the joined attributes, M being rows and totals, L their gains, both with what sums and copies bring, and without
+noise for the totals. The trace is that with V, times tr(V_k E) or tr(V_k (I - E)); attributes that all layers keep, and
+nothing else, have noise of their own at each value: there it is tr V_k.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from hdmm_bf._checks import fail, fits
-from hdmm_bf._types import RealMatrix, SparseMatrix
+from hdmm_bf._types import RealMatrix
 from hdmm_bf.certificate.exact import GRID_BITS, fits_in_words
 from hdmm_bf.matrix import apply_factors
 from hdmm_bf.problem.product import ProductProblem, Term
-from hdmm_bf.problem.public_totals import kept_totals, others_of_totals
-from hdmm_bf.strategies.records import JoinedBlock
+from hdmm_bf.problem.public_totals import kept_totals
+from hdmm_bf.strategies.records import Gains, JoinedBlock
 
 _AGAIN = "Fit the strategy again."
 _MOST_GAIN_BITS = 52
 _MOST_VALUES = 2**16
 """Values, and rows with totals: sums of so many products are exact when noise is added up."""
 
-_MOST_UNEVEN = 2**14
-"""Weights and rows over the least weight, and gains: beyond, variances would drown in the rounding of larger ones."""
+_MOST_MIXED = 10
+"""Attributes outside a block that some layer sums over: there are 2^10 sectors."""
+
+MOST_UNEVEN, _MOST_WRITTEN_OUT = 2**14, 2**22
+"""How uneven a block may be: beyond, variances would drown in the rounding of larger ones. Where covariances are
+written out, with F over all values, it is the deviations, the roots of variances, that would."""
+
+_MOST_GAIN = 2**14
+_LARGEST_WRITTEN_OUT = 2048
+"""Values up to which covariances are written out where a block is uneven."""
+
+_ROUNDING_OF_TOTALS = 1e-4
+"""Variance of a total, at a scale of 1, that is rounding of gains."""
 
 _COLUMNS = 256
 """Columns of F that are carried through the queries at a time."""
@@ -35,70 +53,162 @@ _COLUMNS = 256
 
 def check_joined(product: ProductProblem, block: JoinedBlock) -> None:
     """Refuse a block that does not fit the domain, or whose numbers are out of reach."""
-    d, axes = len(product.sizes), block.axes
-    fine = axes == tuple(sorted(set(axes))) and all(0 <= i < d for i in axes) and block.hides in axes
-    if fine:
-        n = math.prod(product.sizes[i] for i in axes)
-        totals = kept_totals(product, axes, block.hides).shape[0]
-        fine = block.weights.shape == (n,) and block.rows.shape[1:] == (n,)
-        fine = fine and block.gains.shape == (n, len(block.rows) + totals)
+    d, axes, hides = len(product.sizes), block.axes, block.hides
+    fine = all(own == tuple(sorted(set(own))) and own and own[0] >= 0 and own[-1] < d for own in (axes, hides))
+    fine = fine and _layers_fit(product, block)
     fine = fine and 0 <= block.bits <= GRID_BITS and 0 <= block.gain_bits <= _MOST_GAIN_BITS
     if not fine or not int(block.weights.min()) >= 1 or not fits_in_words(block):
-        shown = f"a block that joins attributes {axes} and hides {block.hides}"
+        shown = f"a block that joins attributes {axes} and hides {hides}"
         raise fail("certificate", shown, "does not fit the domain", _AGAIN)
-    _check_sizes(block)
+    _check_sizes(product, block)
 
 
-def _check_sizes(block: JoinedBlock) -> None:
+def _layers_fit(product: ProductProblem, block: JoinedBlock) -> bool:
+    """Whether all arrays have the shapes that the attributes ask for."""
+    outside = block.outside(len(product.sizes))
+    n = math.prod(product.sizes[i] for i in block.axes)
+    S, kept = kept_totals(product, block.axes, block.hides)
+    found = block.weights.shape == (n,) and _gains_fit(block.totals, n, S.shape[0], kept)
+    for layer in block.layers:
+        own = layer.keeps == tuple(sorted(set(layer.keeps))) and set(layer.keeps) <= set(outside)
+        found = found and own and layer.rows.shape[1:] == (n,)
+        found = found and _gains_fit(layer.gains, n, len(layer.rows), layer.keeps)
+    return found
+
+
+def _gains_fit(gains: tuple[Gains, ...], n: int, rows: int, kept: tuple[int, ...]) -> bool:
+    """Whether gains are for so many rows, each on another subset of what these keep."""
+    subsets = [own.keeps for own in gains]
+    sorted_ = all(keeps == tuple(sorted(set(keeps))) and set(keeps) <= set(kept) for keeps in subsets)
+    return sorted_ and len(set(subsets)) == len(subsets) and all(own.integers.shape == (n, rows) for own in gains)
+
+
+def _every_gain(block: JoinedBlock) -> list[Gains]:
+    return [*(own for layer in block.layers for own in layer.gains), *block.totals]
+
+
+def _check_sizes(product: ProductProblem, block: JoinedBlock) -> None:
     """Refuse a block too large to be added up exactly, or too uneven for its error to be known."""
-    n, told = block.gains.shape
-    shown = f"a block of {n} values, {len(block.rows)} rows and {told - len(block.rows)} totals"
-    if max(n, told) > _MOST_VALUES:
+    n, rows = block.weights.size, sum(len(layer.rows) for layer in block.layers)
+    told = rows + kept_totals(product, block.axes, block.hides)[0].shape[0]
+    shown = f"a block of {n} values, {rows} rows and {told - rows} totals"
+    many = len(mixed(product, block)) > _MOST_MIXED
+    if many or max(n, told) > _MOST_VALUES:
         raise fail("certificate", shown, "is too large to be run exactly", "Join fewer attributes.")
     fits("certificate", shown, 8 * max(2 * n * told, 4 * told**2), advice="Join fewer attributes.")
-    rows = int(np.abs(block.rows).sum(axis=0).max())
-    gains = int(np.abs(block.gains.astype(object)).max(initial=0))
-    uneven = int(block.weights.max()) + rows > _MOST_UNEVEN * int(block.weights.min())
-    if uneven or gains > _MOST_UNEVEN << block.gain_bits:
+    gains = max((int(np.abs(own.integers.astype(object)).max(initial=0)) for own in _every_gain(block)), default=0)
+    limit = _MOST_WRITTEN_OUT if n <= _LARGEST_WRITTEN_OUT else MOST_UNEVEN
+    if unevenness(block) > limit or gains > _MOST_GAIN << block.gain_bits:
         raise fail("certificate", shown, "is too uneven for its error to be known", _AGAIN)
+
+
+def unevenness(block: JoinedBlock) -> float:
+    """Return the largest weight with the sizes of all rows at its value, over the least weight."""
+    sizes = sum(np.abs(layer.rows).sum(axis=0) for layer in block.layers)
+    return int(np.max(block.weights + sizes)) / int(block.weights.min())
+
+
+def mixed(product: ProductProblem, block: JoinedBlock) -> tuple[int, ...]:
+    """Return the attributes outside a block whose values do not all have noise of their own."""
+    subsets = [layer.keeps for layer in block.layers] + [own.keeps for own in _every_gain(block)]
+    return tuple(i for i in block.outside(len(product.sizes)) if any(i not in keeps for keeps in subsets))
+
+
+class Sector(NamedTuple):
+    """What a block does on one sector.
+
+    Attributes:
+        uneven: the mixed attributes of which it has what is left, I - E; of the others it has E.
+        told: M, r x n: rows, then totals.
+        gains: L, n x r.
+        num_rows: how many of the r have noise.
+    """
+
+    uneven: tuple[int, ...]
+    told: RealMatrix
+    gains: RealMatrix
+    num_rows: int
+
+
+def sectors(product: ProductProblem, block: JoinedBlock) -> Iterator[Sector]:
+    """Yield all sectors of a block.
+
+    A number that is even over n_k values is sqrt(n_k) times a unit of E: sums over k and copies to all its values bring
+    a factor of sqrt(n_k) each.
+    """
+    between = mixed(product, block)
+    S, kept = kept_totals(product, block.axes, block.hides)
+    unit, places = 2.0**-block.bits, -block.gain_bits
+    parts = [(layer.keeps, layer.rows * unit, layer.gains, len(layer.rows)) for layer in block.layers]
+    parts.append((kept, S.toarray(), block.totals, 0))
+    for count in range(len(between) + 1):
+        for uneven in itertools.combinations(between, count):
+            told, gains, noisy = [np.empty((0, block.weights.size))], [np.empty((block.weights.size, 0))], 0
+            for keeps, rows, own, with_noise in parts:
+                if not set(uneven) <= set(keeps):
+                    continue  # summed over
+                summed = math.sqrt(math.prod(product.sizes[i] for i in between if i not in keeps))
+                told.append(summed * rows)
+                gain = np.zeros((rows.shape[1], len(rows)))
+                for part in own:
+                    if set(uneven) <= set(part.keeps):
+                        again = math.prod(product.sizes[i] for i in keeps if i not in part.keeps)
+                        gain += summed * again * np.ldexp(part.integers.astype(np.float64), places)
+                gains.append(gain)
+                noisy += with_noise
+            yield Sector(uneven, np.concatenate(told), np.concatenate(gains, axis=1), noisy)
+
+
+def keeps_totals(product: ProductProblem, block: JoinedBlock) -> bool:
+    """Whether the noise sums to zero over every total that its moves leave alone, but for rounding of the gains.
+
+    At a scale of 1 the deviation of such a sum is then below a hundredth of a record.
+    """
+    S, kept = kept_totals(product, block.axes, block.hides)
+    w = np.ldexp(block.weights.astype(np.float64), -block.bits)
+    largest = 0.0
+    for sector in sectors(product, block):
+        if S.shape[0] and set(sector.uneven) <= set(kept):
+            ends = S @ sector.gains  # S F = S - (S L) M, F being square and perhaps large
+            left = (S.toarray() - ends @ sector.told) / w
+            copies = math.prod(product.sizes[i] for i in mixed(product, block) if i not in kept)
+            spread = (left**2).sum(axis=1) + (ends[:, : sector.num_rows] ** 2).sum(axis=1)
+            largest = max(largest, copies * float(spread.max()))
+    return largest <= _ROUNDING_OF_TOTALS
+
+
+def outside_share(product: ProductProblem, block: JoinedBlock, term: Term, uneven: tuple[int, ...]) -> float:
+    """Return the weight of a term, squared, times what its factors outside the block see of a sector."""
+    between, share = mixed(product, block), term.weight**2
+    for i in block.outside(len(product.sizes)):
+        V = term.grams[i]
+        even = float(V.sum()) / len(V) if i in between else 0.0
+        share *= even if i in between and i not in uneven else max(float(np.trace(V)) - even, 0.0)
+    return share
 
 
 def joined_trace(product: ProductProblem, block: JoinedBlock) -> float:
     """Return what the noise of a block adds to the queries, at a scale of 1."""
-    S = kept_totals(product, block.axes, block.hides)
     w = np.ldexp(block.weights.astype(np.float64), -block.bits)
-    T = np.ldexp(block.rows.astype(np.float64), -block.bits)
-    K = np.ldexp(block.gains.astype(np.float64), -block.gain_bits)
-    total = _carried(product, block, _put_right(S, K[:, : len(T)]))
-    told = np.vstack([T, S.toarray()])
-    for start in range(0, w.size, _COLUMNS):
-        columns = slice(start, min(start + _COLUMNS, w.size))
-        F = -K @ told[:, columns]
-        F[np.arange(columns.start, columns.stop), np.arange(F.shape[1])] += 1.0
-        total += _carried(product, block, _put_right(S, F) / w[columns])
-    return total
-
-
-def _put_right(S: SparseMatrix, columns: RealMatrix) -> RealMatrix:
-    """Q: take what is left of every total off the first value of its component, which is then minus the others."""
-    found = columns.copy()
-    first, others = others_of_totals(S)
-    found[first] = -(others @ columns)
-    return found
-
-
-def _carried(product: ProductProblem, block: JoinedBlock, columns: RealMatrix) -> float:
-    """Squared size, in all queries, of vectors over the joined attributes."""
-    shape = [product.sizes[i] for i in block.axes]
-    tensor = columns.reshape(*shape, -1)
     total = 0.0
-    for term in product.terms:
-        through = apply_factors([term.grams[i] for i in block.axes], tensor)
-        total += _others(term, block) * float(np.vdot(tensor, through))
+    for sector in sectors(product, block):
+        shares = [outside_share(product, block, term, sector.uneven) for term in product.terms]
+        if not any(shares):
+            continue
+        total += _carried(product, block, shares, sector.gains[:, : sector.num_rows])
+        for start in range(0, w.size, _COLUMNS):
+            columns = slice(start, min(start + _COLUMNS, w.size))
+            F = -sector.gains @ sector.told[:, columns]
+            F[np.arange(columns.start, columns.stop), np.arange(F.shape[1])] += 1.0
+            total += _carried(product, block, shares, F / w[columns])
     return total
 
 
-def _others(term: Term, block: JoinedBlock) -> float:
-    """The weight of a term, and tr V_k for every attribute that is not joined."""
-    apart = [float(np.trace(V)) for i, V in enumerate(term.grams) if i not in block.axes]
-    return term.weight**2 * math.prod(apart)
+def _carried(product: ProductProblem, block: JoinedBlock, shares: list[float], columns: RealMatrix) -> float:
+    """Squared size, in all queries, of vectors over the joined attributes."""
+    tensor = columns.reshape(*(product.sizes[i] for i in block.axes), -1)
+    total = 0.0
+    for share, term in zip(shares, product.terms, strict=True):
+        through = apply_factors([term.grams[i] for i in block.axes], tensor)
+        total += share * float(np.vdot(tensor, through))
+    return total

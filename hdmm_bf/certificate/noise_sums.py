@@ -54,7 +54,7 @@ def _(
 
 
 def _check_hides(product: ProductProblem, strategy: NoiseSum) -> None:
-    hidden = [*(i for hides in strategy.hides for i in hides), *(block.hides for block in strategy.joined)]
+    hidden = [*(i for hides in strategy.hides for i in hides), *(i for block in strategy.joined for i in block.hides)]
     moved = {i for i, edges in enumerate(product.edges) if len(edges)}
     once = len(hidden) == len(set(hidden)) and moved <= set(hidden) <= set(range(len(product.sizes)))
     joint = sum(len(hides) > 1 for hides in strategy.hides)

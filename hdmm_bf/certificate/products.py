@@ -101,10 +101,9 @@ def _invisible(edges: Sequence[EdgeArray], block: Block, public: np.ndarray) -> 
     for axis, own in enumerate(edges):
         if not len(own):
             continue
-        moves = differences(block.integers[axis], own)
-        seen = np.any(moves != 0, axis=0)  # rows of this factor that an edge moves
         others = tuple(i for i in range(public.ndim) if i != axis)
-        if np.any(public.any(axis=others) & seen):
+        rows = block.integers[axis][public.any(axis=others)]
+        if any(np.any(differences(row[None], own)) for row in rows):
             return False
     return True
 

@@ -79,10 +79,10 @@ def fit(
             default none for Gaussian noise, and `default_seconds` for a Laplace search (structured 120 s, cells 240 s).
         max_steps: limit on the steps of the search, which gives the same result on every run.
         family: search this family alone. For Laplace noise (the floors are kept) p-identity, cell-budgets, vertex,
-            dictionary, or grid, for products of trees; for Gaussian noise gaussian; for tree norms chain, hierarchy,
-            blocks, clusters. A structured one is what domains that are too large for matrices get anyway if policy and
-            workload are products: marginals, sectors, kronecker, bases for Gaussian noise; kronecker, union,
-            directions, and cells, for ordinary privacy, for Laplace noise.
+            dictionary, tables, or grid, for products of trees; for Gaussian noise gaussian; for tree norms chain,
+            hierarchy, blocks, clusters. A structured one is what domains that are too large for matrices get anyway if
+            policy and workload are products: marginals, sectors, kronecker, bases for Gaussian noise; kronecker, union,
+            layers, directions, and cells, for ordinary privacy, for Laplace noise.
         seed: for families that draw random numbers.
         start: an earlier fit of the same policy to start from; for Gaussian noise also its edge weights. A Laplace fit
             is never worse than its start.

@@ -15,14 +15,14 @@ from hdmm_bf.fit.memory import most_memory, product_bytes, structured_family
 from hdmm_bf.fit.options import FitOptions
 from hdmm_bf.fit.reserve import product_seconds
 from hdmm_bf.problem.product import ProductProblem, incidence
-from hdmm_bf.problem.public_totals import kept_totals
 from hdmm_bf.strategies import Callback, limits
-from hdmm_bf.strategies.blocks import from_factors, joined_block, noise_block
+from hdmm_bf.strategies.blocks import from_factors, noise_block
 from hdmm_bf.strategies.gaussian import Found, JoinedSketch, Sketch, bases, fit_beside_floors, fit_product
 from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.gaussian.proofs import best_proof
+from hdmm_bf.strategies.joined_blocks import joined_block
 from hdmm_bf.strategies.laplace.structured import fit_laplace
-from hdmm_bf.strategies.records import JoinedBlock, NoiseSum, ProductStrategy
+from hdmm_bf.strategies.records import NoiseSum, ProductStrategy
 
 _LAPLACE_SECONDS = 120.0
 """Time limit of a structured Laplace search when none is given."""
@@ -58,13 +58,7 @@ def _strategy(product: ProductProblem, found: Found, *, fine: bool) -> ProductSt
         return ProductStrategy(blocks, found.family)
     over = [None if s.over is None else (s.over, incidence(product, s.over)) for s in sketches]
     blocks = tuple(noise_block(s.factors, s.precisions, own) for s, own in zip(sketches, over, strict=True))
-    return NoiseSum(blocks, hides, found.family, tuple(_joined(product, sketch) for sketch in joined))
-
-
-def _joined(product: ProductProblem, sketch: JoinedSketch) -> JoinedBlock:
-    (attribute,) = sketch.hides
-    totals = kept_totals(product, sketch.axes, attribute)
-    return joined_block(sketch.axes, attribute, sketch.weights, sketch.rows, totals)
+    return NoiseSum(blocks, hides, found.family, tuple(joined_block(product, sketch) for sketch in joined))
 
 
 def _search(product: ProductProblem, options: FitOptions) -> Found:

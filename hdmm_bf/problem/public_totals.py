@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse import csgraph
 
-from hdmm_bf._types import EdgeArray, IndexArray, RealMatrix, SparseMatrix
+from hdmm_bf._types import EdgeArray, RealMatrix, SparseMatrix
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import ProductProblem
 
@@ -27,27 +27,25 @@ def indicators(edges: EdgeArray, n: int) -> RealMatrix:
     return np.asarray(labels[:n] == components[:, None], dtype=np.float64)
 
 
-def kept_totals(product: ProductProblem, axes: tuple[int, ...], attribute: int) -> SparseMatrix:
-    """Return S, q x n over the values of some attributes together: the totals that moves along one of them leave alone.
+def kept_totals(
+    product: ProductProblem, axes: tuple[int, ...], hides: tuple[int, ...]
+) -> tuple[SparseMatrix, tuple[int, ...]]:
+    """Return S and what it keeps: the totals that moves along some attributes leave alone.
 
-    One row for every component of its policy without BOTTOM and every value of the others.
+    S is q x n over the values of `axes` together, one row for every product of components without BOTTOM of those of
+    them that are hidden and of values of the others; there is one such total for every value of the attributes outside
+    `axes` that are kept: those that are not hidden. No total is left alone where a record can come or go outside.
     """
+    kept = tuple(i for i in range(len(product.sizes)) if i not in axes and i not in hides)
+    gone = any(np.any(product.edges[i][:, 1] == BOTTOM) for i in hides if i not in axes)
     parts = [
-        sp.csr_array(
-            indicators(product.edges[i], product.sizes[i]) if i == attribute else sp.eye_array(product.sizes[i])
-        )
+        sp.csr_array(indicators(product.edges[i], product.sizes[i]) if i in hides else sp.eye_array(product.sizes[i]))
         for i in axes
     ]
     S = sp.csr_array(reduce(lambda left, right: sp.kron(left, right, format="csr"), parts))
+    S = sp.csr_array((0, S.shape[1])) if gone else S
     S.sort_indices()
-    return S
-
-
-def others_of_totals(S: SparseMatrix) -> tuple[IndexArray, SparseMatrix]:
-    """Return the first value of every total, and the totals without it."""
-    others = S.copy()
-    others.data[S.indptr[:-1]] = 0.0
-    return np.asarray(S.indices[S.indptr[:-1]]), others
+    return S, kept
 
 
 def has_public_totals(product: ProductProblem) -> bool:

@@ -22,13 +22,14 @@ import numpy as np
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import AnyArray, IndexArray, RealMatrix, RealVector
 from hdmm_bf.certificate import Certificate
+from hdmm_bf.certificate.joined import keeps_totals
 from hdmm_bf.data.tables import Tables
 from hdmm_bf.matrix import apply_factors
 from hdmm_bf.problem.product import ProductProblem, incidence
 from hdmm_bf.problem.public_totals import indicators
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.exact import FIRST_BITS, GRID_BITS, MORE_BITS, MOST_BITS, SHIFT_BITS, rounded_to_grid
-from hdmm_bf.release.joined_noise import JoinedNoise, Spread, scales
+from hdmm_bf.release.joined_noise import Drawn, JoinedNoise, Spreads, scales
 from hdmm_bf.release.plan import Plan
 from hdmm_bf.release.products import Pairs, ProductRecovery
 from hdmm_bf.release.reconstruction import Progress, recovery
@@ -75,9 +76,7 @@ class ExactNoise:
             self._factors[bits] = [enclosed_factors(self._product, block, bits) for block in self._strategy.blocks]
         return self._factors[bits]
 
-    def private_sum(
-        self, x: AnyArray, noise: list[AnyArray], joined: Sequence[tuple[AnyArray, AnyArray]] = ()
-    ) -> AnyTensor:
+    def private_sum(self, x: AnyArray, noise: list[AnyArray], joined: Sequence[Drawn] = ()) -> AnyTensor:
         """Return x + sum_b (x) G_b noise_b + the noise of joined blocks, correctly rounded to a shifted grid."""
         shift = 2 * secrets.randbits(SHIFT_BITS) + 1  # odd: never on a coarser point
         counts = x.astype(object)
@@ -144,8 +143,12 @@ class NoiseRecovery(ProductRecovery):
         return (self._put_right(self.exact.private_sum(x, noise, joined), x),)
 
     def _put_right(self, cells: AnyTensor, x: AnyArray) -> AnyTensor:
-        """Take off what noise and rounding did to public totals C x, which are exact."""
-        if not all(map(len, self.public_totals)):
+        """Take off what noise and rounding did to public totals C x, which are exact.
+
+        Of joined blocks it is rounding. Where their gains do not keep totals, as those of least squares do, nothing is
+        taken off: stated variances are those of the noise as it is.
+        """
+        if not all(map(len, self.public_totals)) or not self._totals_are_kept:
             return cells
         public = apply_factors([C.astype(np.int64) for C in self.public_totals], x)
         off = apply_factors(self.public_totals, cells) - public
@@ -155,6 +158,10 @@ class NoiseRecovery(ProductRecovery):
     def joined(self) -> list[JoinedNoise]:
         """Blocks that join attributes."""
         return [JoinedNoise(self.product, block) for block in self.strategy.joined]
+
+    @cached_property
+    def _totals_are_kept(self) -> bool:
+        return all(keeps_totals(self.product, block) for block in self.strategy.joined)
 
     def least_scale(self, settled: Plan) -> float:
         """Return the least scale of Laplace noise on a whole number."""
@@ -168,23 +175,23 @@ class NoiseRecovery(ProductRecovery):
 
     def variances(self, workload: Workload, settled: Plan, chosen: IndexArray | None = None) -> RealVector:
         """Return the variance of every answer, or of chosen ones, with the noise of a plan."""
-        spreads = [own.settled_spread(settled) for own in self.joined]
+        spreads = [own.settled_spreads(settled) for own in self.joined]
         return self._with_joined(super().variances(workload, settled, chosen), workload, spreads, chosen)
 
     def unit_variances(self) -> RealVector:
         """Return the variance of every answer at unit noise."""
-        spreads = [own.unit_spread() for own in self.joined]
+        spreads = [own.unit_spreads() for own in self.joined]
         return self._with_joined(super().unit_variances(), self.problem.workload, spreads, None)
 
     def total_variance(self, settled: Plan, certificate: Certificate) -> float:
         """Return the sum of the variances of all answers, with the noise of a plan."""
         terms = self._written()
         assert terms is not None, "problems by their factors have products for queries"
-        more = [own.total(own.settled_spread(settled), terms) for own in self.joined]
+        more = [own.total(own.settled_spreads(settled), terms) for own in self.joined]
         return super().total_variance(settled, certificate) + sum(more)
 
     def _with_joined(
-        self, found: RealVector, workload: Workload, spreads: list[Spread], chosen: IndexArray | None
+        self, found: RealVector, workload: Workload, spreads: list[Spreads], chosen: IndexArray | None
     ) -> RealVector:
         """Add the variances that joined blocks bring to queries that are not public."""
         matrix, terms = workload.matrix, self._terms(workload)

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int64
 
-from hdmm_bf._types import RealMatrix, RealVector, SparseMatrix
+from hdmm_bf._types import RealMatrix, RealVector
 from hdmm_bf.matrix import Incidence
-from hdmm_bf.strategies.records import AnyTensor, Block, JoinedBlock
+from hdmm_bf.strategies.records import AnyTensor, Block
 
 _BITS = 16
 _ALL_BITS = 36
@@ -29,9 +29,6 @@ _LARGEST_FINE = 2.0**20
 """Size of a row's largest entry from which on it has no need of more places."""
 _NOISE_BITS, _ALL_NOISE_BITS = 20, 60
 """The same for blocks of noise, which no counts are multiplied with."""
-
-_JOINED_BITS, _WEIGHT_BITS, _GAIN_BITS = 20, 12, 30
-"""Binary places of the rows, the weights and the gains of blocks that join attributes, whose loss is 1."""
 
 _LEVELS = 256
 _MOST_LEVELS = 4096
@@ -108,33 +105,6 @@ def noise_from_integers(
     attribute, P = over
     inverses = tuple(P.mv(G) if i == attribute else G for i, G in enumerate(plain.inverses))
     return Block(integers, bits, precisions, inverses, edges=attribute)
-
-
-def joined_block(
-    axes: tuple[int, ...], hides: int, weights: RealVector, rows: RealMatrix, S: SparseMatrix
-) -> JoinedBlock:
-    """Put a block that joins attributes on a grid, with the gains that are best for it.
-
-    Args:
-        axes: the joined attributes.
-        hides: the one whose edges are hidden.
-        weights: of the noise of every value.
-        rows: over the values, p x n.
-        S: the totals that the moves leave alone, q x n.
-
-    Guarantees:
-        Weights are on a coarser grid than rows, so that few scales of noise serve them, and none is zero.
-    """
-    step = 2 ** (_JOINED_BITS - _WEIGHT_BITS)
-    w = step * np.maximum(np.rint(np.ldexp(weights, _WEIGHT_BITS)), 1.0).astype(np.int64)
-    T = np.rint(np.ldexp(rows, _JOINED_BITS)).astype(np.int64)
-    T = T[np.any(T != 0, axis=1)]
-    M = np.vstack([np.ldexp(T.astype(np.float64), -_JOINED_BITS), S.toarray()])
-    D = np.ldexp(w.astype(np.float64), -_JOINED_BITS) ** -2
-    told = (M * D) @ M.T + np.diag(np.repeat([1.0, 0.0], [len(T), S.shape[0]]))
-    K = np.linalg.solve(told, M * D).T if len(M) else np.zeros((w.size, 0))
-    gains = np.rint(np.ldexp(K, _GAIN_BITS)).astype(np.int64)
-    return JoinedBlock(axes, hides, w, T, _JOINED_BITS, gains, _GAIN_BITS)
 
 
 def _normalised(factor: RealMatrix, whole: bool) -> tuple[RealMatrix, RealVector]:

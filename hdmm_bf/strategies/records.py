@@ -42,9 +42,7 @@ class MatrixStrategy:
     column: ClassVar[Literal["cell", "edge"]]
 
     def __post_init__(self) -> None:
-        own = self.integers.copy()
-        own.setflags(write=False)  # what was certified is what runs
-        object.__setattr__(self, "integers", own)
+        object.__setattr__(self, "integers", _own(self.integers))
 
     def __repr__(self) -> str:
         rows, columns = self.integers.shape
@@ -174,46 +172,91 @@ class ProductStrategy:
 
 @final
 @dataclass(frozen=True, eq=False)
+class Gains:
+    """What numbers add to the estimate of every value, on a grid.
+
+    Attributes:
+        keeps: the attributes outside the block over whose values the numbers are not summed before they are multiplied,
+            ascending; what is added is the same for all values of the others.
+        integers: n x p, times 2^gain_bits of the block.
+    """
+
+    keeps: tuple[int, ...]
+    integers: Int64[np.ndarray, "n p"]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "integers", _own(self.integers))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """Rows of a `JoinedBlock` in one table: on totals over some of the attributes outside the block.
+
+    Attributes:
+        keeps: the attributes outside the block whose values the table tells apart, ascending; it sums over the others.
+        rows: T times 2^bits of the block, p x n, for every value it keeps; their noise z has the scale of the release.
+        gains: what z - T y adds to the estimate, a sum over subsets of what the layer keeps.
+    """
+
+    keeps: tuple[int, ...]
+    rows: Int64[np.ndarray, "p n"]
+    gains: tuple[Gains, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", _own(self.rows))
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class JoinedBlock:
-    """Noise that hides the moves along one attribute by rows over several attributes at once, no products of rows.
+    """Noise that hides the moves along some attributes by rows that are no products, on several tables at once.
 
-    With noise y on the values of the joined attributes together, noise z on the rows T, and S the totals that the moves
-    leave alone,
+    With noise y on every cell, noise z_l on rows T_l over a table, and S the totals that the moves leave alone,
 
-        N = Q (y + K_1 (z - T y) - K_2 S y)
+        N = y + sum_l K_l (z_l - T_l y) - K S y
 
-    is added to the counts, for every value of the other attributes by itself; Q takes what is left of a total, which
-    is rounding, off the first value of its component. A move p has S p = 0, so y shifted by p and z by T p is N shifted
-    by p, whatever K is: the loss is that of y and z. Everything is whole over a power of two, so sums are exact.
+    is added to the counts. A move p has S p = 0, so y shifted by p and z_l by T_l p is N shifted by p, whatever the
+    gains K are: the loss is that of y and z. Everything is whole over a power of two, so sums are exact.
+
+    Rows are over the values of the joined attributes together; the others are kept by a layer, or summed over.
 
     Attributes:
         axes: the joined attributes, ascending; n is the product of their sizes, values in row-major order.
-        hides: the one of them whose edges are hidden.
+        hides: the attributes whose edges are hidden, ascending, joined or not.
         weights: of every value, times 2^bits, at least 1: its noise y has the scale of the release over the weight.
-        rows: T times 2^bits, p x n; their noise z has the scale of the release.
+        layers: the rows.
+        totals: gains of the totals (see `public_totals.kept_totals`), sums over subsets of the attributes they keep.
         bits: binary places of weights and rows.
-        gains: K = [K_1, K_2] times 2^gain_bits, n x (p + number of totals).
         gain_bits: binary places of the gains.
     """
 
     axes: tuple[int, ...]
-    hides: int
+    hides: tuple[int, ...]
     weights: Int64[np.ndarray, " n"]
-    rows: Int64[np.ndarray, "p _"]
+    layers: tuple[Layer, ...]
+    totals: tuple[Gains, ...]
     bits: int
-    gains: Int64[np.ndarray, "_ q"]
     gain_bits: int
 
     def __post_init__(self) -> None:
-        for name in ("weights", "rows", "gains"):
-            own = getattr(self, name).copy()
-            own.setflags(write=False)  # what was certified is what runs
-            object.__setattr__(self, name, own)
+        object.__setattr__(self, "weights", _own(self.weights))
 
     @property
     def num_rows(self) -> int:
-        """Numbers of noise for every value of the other attributes."""
-        return self.weights.size + len(self.rows)
+        """Numbers of noise for every value that a layer keeps, and for every value of the attributes outside."""
+        return self.weights.size + sum(len(layer.rows) for layer in self.layers)
+
+    def outside(self, count: int) -> tuple[int, ...]:
+        """Return the attributes, of so many, that are not joined."""
+        return tuple(i for i in range(count) if i not in self.axes)
+
+
+def _own(array: Int64[np.ndarray, ...]) -> Int64[np.ndarray, ...]:
+    """Return a copy that cannot be written to: what was certified is what runs."""
+    own = array.copy()
+    own.setflags(write=False)
+    return own
 
 
 @final
@@ -288,9 +331,7 @@ class TreeNorm:
 
     def __post_init__(self) -> None:
         for name in ("parents", "integers"):
-            own = getattr(self, name).copy()
-            own.setflags(write=False)  # what was certified is what runs
-            object.__setattr__(self, name, own)
+            object.__setattr__(self, name, _own(getattr(self, name)))
 
     def __repr__(self) -> str:
         return f"TreeNorm({self.family}, {self.num_cells} cells, {self.num_rows} sets, grid 2^-{self.bits})"

@@ -16,8 +16,8 @@ from tests.support.mistakes import _as_users_run_it  # noqa: F401
 
 DEFAULT, MORE, MANY = 100, 300, 5000
 BATCH = 25
-SUMS = ["sum", "sum grid", "sum hidden", "sum cells", "sum parts", "sum joined", "sum beside"]
-JOINED = ["sum joined", "sum beside"]
+JOINED = ["sum joined", "sum beside", "sum layers", "sum outside"]
+SUMS = ["sum", "sum grid", "sum hidden", "sum cells", "sum parts", *JOINED]
 GROUPS = ["tree groups", "tree groups hidden"]
 KINDS = [
     *("gaussian", "gaussian star", "gaussian custom", "laplace", "laplace complete", "edge cycle", "edge grid"),
@@ -150,6 +150,34 @@ def test_the_oracle_agrees_with_losses_of_sums_derived_by_hand():
     assert (found[0, 2], found[1, 3]) == (Fraction(5, 4), Fraction(5, 8))
     bundle.factors[1][0] = np.array([[1, 1], [2, 2]], dtype=object)
     assert noise_oracle.loss(bundle, [*first, *[1.0] * 4])[0] == float("inf"), "dependent columns take nothing up"
+
+
+def test_the_oracle_agrees_with_losses_of_joined_blocks_derived_by_hand():
+    """Two values that are joined, two outside: rows at each of the latter, and rows over their sum."""
+    lists = [[(0, 1)], [(0, 1)]]
+    rows = np.array([[1, -2]], dtype=object), np.array([[4, 3]], dtype=object)
+    layers = [([1], rows[0]), ([], rows[1])]
+    held = oracle.product_edges(lists, [2, 2]), np.empty(0), [Fraction(1)] * 7, [4, 2, 1]
+    scales = [8.0] * 4 + [16.0, 16.0, 32.0]
+
+    def found(axes, hides):
+        bundle = noise_oracle.Sum([2, 2], "laplace", "noise", *held, lists=lists, joined=[(axes, hides, layers)])
+        return {edge: (lost, shift) for edge, lost, shift in noise_oracle.shifts(bundle, scales)}
+
+    inside = found([0], [0])
+    assert inside[0, 2] == (Fraction(2, 8) + Fraction(3, 16) + Fraction(1, 32), [1, 0, -1, 0, 3, 0, 1])
+    assert inside[1, 3] == (Fraction(2, 8) + Fraction(3, 16) + Fraction(1, 32), [0, 1, 0, -1, 0, 3, 1])
+    assert inside[0, 1] == inside[2, 3] == (float("inf"), None), "totals of each value outside would see it"
+    outside = found([0], [1])
+    assert outside[0, 2] == outside[1, 3] == (float("inf"), None), "totals of each value inside would see it"
+    assert outside[0, 1] == (Fraction(2, 8) + Fraction(2, 16), [1, -1, 0, 0, 1, -1, 0]), "the sum does not"
+    assert outside[2, 3] == (Fraction(2, 8) + Fraction(4, 16), [0, 0, 1, -1, -2, 2, 0])
+    assert found([0], [0, 1]) == inside | {edge: outside[edge] for edge in ((0, 1), (2, 3))}, "of all, one total"
+    lists[1] = [(0, -1), (1, -1)]
+    held = oracle.product_edges(lists, [2, 2]), *held[1:]
+    gone = found([0], [1])
+    assert gone[0, -1] == (Fraction(1, 8) + Fraction(1, 16) + Fraction(4, 32), [1, 0, 0, 0, 1, 0, 4])
+    assert gone[0, 2] == inside[0, 2], "no totals are left alone, so every move can be taken up"
 
 
 def test_the_oracle_agrees_with_losses_of_trees_derived_by_hand():

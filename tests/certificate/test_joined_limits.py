@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -9,13 +10,25 @@ import pytest
 import hdmm_bf as bf
 from hdmm_bf import policy as policies
 from hdmm_bf.certificate import certify
-from hdmm_bf.strategies.records import JoinedBlock, NoiseSum
+from hdmm_bf.problem.product import as_product
+from hdmm_bf.release.joined_noise import JoinedNoise
+from hdmm_bf.strategies.joined_blocks import joined_gains
+from hdmm_bf.strategies.records import Gains, JoinedBlock, Layer, NoiseSum
+from tests.support.joined_blocks import written_out
 
 
-def block(axes, hides, weights, rows, gains, bits=0, gain_bits=0):
-    n = len(weights)
-    whole = [np.array(part, dtype=np.int64) for part in (weights, rows, gains)]
-    return JoinedBlock(axes, hides, whole[0], whole[1].reshape(len(rows), n), bits, whole[2], gain_bits)
+def block(axes, hides, weights, layers=(), totals=(), bits=0, gain_bits=0):
+    """Layers are what each keeps, its rows, and its gains; gains are what they keep and numbers."""
+    made = tuple(Layer(keeps, whole(rows), gains(own)) for keeps, rows, own in layers)
+    return JoinedBlock(axes, hides, whole(weights), made, gains(totals), bits, gain_bits)
+
+
+def gains(those):
+    return tuple(Gains(keeps, whole(numbers)) for keeps, numbers in those)
+
+
+def whole(numbers):
+    return np.array(numbers, dtype=np.int64)
 
 
 def fitted(problem, own):
@@ -30,54 +43,144 @@ def refused(problem, own, match):
         certify(NoiseSum((), (), "by hand", (own,)), problem, noise="laplace", proof=None)
 
 
-def test_a_block_without_rows_and_totals_is_released():
+@pytest.mark.parametrize(
+    "layers", [[], [((), np.zeros((0, 4)), [])], [((), [[0] * 4], [])]], ids=["no", "empty", "zero"]
+)
+def test_a_block_without_rows_and_totals_is_released(layers):
     problem = bf.problem("identity:2x2", policies.parse("product:unbounded:2,empty:2"))
-    fit = fitted(problem, block((0, 1), 0, [1] * 4, [], np.zeros((4, 0))))
+    fit = fitted(problem, block((0, 1), (0,), [1] * 4, layers))
     assert fit.unit_error == pytest.approx(4.0)
     out = bf.release(fit, np.arange(4), epsilon=0.01)
     np.testing.assert_allclose(out.stddev, math.sqrt(2) * 100, rtol=1e-4)
 
 
-def test_what_the_first_value_of_a_component_gains_changes_nothing():
-    """Q takes it off again: N_2 = y_2 - 77/256 (y_1 + y_2) and N_1 = -N_2, with or without; identity sees both."""
-    problem = bf.problem("identity:2x1", policies.parse("product:line:2,empty:1"))
-    wanted = 4 * ((77 / 256) ** 2 + (179 / 256) ** 2)
-    for gain in (0, 2**22):
-        own = block((0, 1), 0, [2**24] * 2, [[2**38 - 2**25] * 2], [[gain, 0], [0, 77]], gain_bits=8)
+def test_a_layer_that_sums_over_what_is_hidden_loses_nothing_when_records_move_there():
+    """Whatever its rows: only where a record comes or goes are they seen."""
+    for policy, lost in (("bounded", 2), ("unbounded", 1 + 9)):
+        problem = bf.problem("identity:2x3", policies.parse(f"product:empty:2,{policy}:3"))
+        own = block((0,), (1,), [1, 1], [((), [[9, -9]], [((), [[0], [0]])])])
         fit = fitted(problem, own)
-        assert fit.unit_error == pytest.approx(2 * wanted)
-        out = bf.release(fit, np.array([3, 4]), epsilon=1.0)
-        discrete = 2 * math.exp(-0.5) / math.expm1(-0.5) ** 2  # of whole numbers at scale 2, instead of 8
-        np.testing.assert_allclose(out.stddev, math.sqrt(discrete * wanted / 4), rtol=1e-6)
+        assert fit.certificate.sensitivity == lost
+        own = block((0,), (1,), [1, 1], [((1,), [[9, -9]], [])])
+        assert fitted(problem, own).certificate.sensitivity == (20 if policy == "bounded" else 10)
 
 
 @pytest.mark.parametrize(
-    ("weights", "rows", "gains"),
+    ("weights", "rows", "numbers"),
     [
         ([1, 1], np.eye(2) * 2**30, np.eye(2) * 2**30),
-        ([1, 2**20], np.zeros((0, 2)), np.zeros((2, 0))),
+        ([1, 2**23], np.zeros((0, 2)), np.zeros((2, 0))),
         ([2**20, 2**20], np.eye(2), [[2**50, 0], [0, 1]]),
     ],
     ids=["huge noise that rows take off", "weights far apart", "huge gains"],
 )
-def test_a_block_whose_variances_drown_in_rounding_is_refused(weights, rows, gains):
+def test_a_block_whose_variances_drown_in_rounding_is_refused(weights, rows, numbers):
     problem = bf.problem("identity:2x1", policies.parse("product:unbounded:2,empty:1"))
-    refused(problem, block((0, 1), 0, weights, rows, gains, 30, 30), "too uneven")
+    refused(problem, block((0, 1), (0,), weights, [((), rows, [((), numbers)])], (), 30, 30), "too uneven")
+
+
+def test_rows_of_several_layers_are_too_uneven_together_or_by_their_sums():
+    """No layer by itself is; and gains of totals count as any."""
+    problem = bf.problem("identity:2x2", policies.parse("product:bounded:2,empty:2"))
+    layers = [((1,), [[2**21, 0]], []), ((), [[2**21, 0]], [])]
+    fitted(problem, block((0,), (0,), [1, 1], layers[:1]))
+    refused(problem, block((0,), (0,), [1, 1], layers), "too uneven")
+    for gain in (2**15, -(2**15), -(2**63)):
+        refused(problem, block((0,), (0,), [1, 1], [], [((1,), [[gain], [0]])]), "too uneven")
+
+
+def test_a_block_of_many_values_may_be_less_uneven():
+    """Its covariances are not written out: variances drown where deviations do not."""
+    problem = bf.problem("prefix:2x1100", policies.parse("product:unbounded:2,empty:1100"))
+    own = block((0, 1), (0,), [1, *[2**15] * 2199])
+    refused(problem, own, "too uneven")
+    small = bf.problem("prefix:2x1000", policies.parse("product:unbounded:2,empty:1000"))
+    assert certify(
+        NoiseSum((), (), "by hand", (block((0, 1), (0,), [1, *[2**15] * 1999]),)), small, noise="laplace", proof=None
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_variances_of_an_uneven_block_are_those_in_fractions(seed):
+    """Weights and rows 2^20 apart, gains of least squares on a grid; numbers of the whole formula in fractions."""
+    problem, rng = bf.problem("identity:6x2", "product:bounded:6,empty:2"), np.random.default_rng(seed)
+    weights = np.rint(2.0 ** rng.uniform(0, 20, 6)).astype(np.int64)
+    weights[0] = 1
+    rows = np.rint(2.0 ** rng.uniform(0, 18, (4, 6)) * (rng.random((4, 6)) < 0.6))
+    plain = block((0,), (0,), weights, [((1,), rows, [])], gain_bits=30)
+    ((own,), totals) = joined_gains(as_product(problem), plain)
+    made = dataclasses.replace(plain, layers=(dataclasses.replace(plain.layers[0], gains=own),), totals=totals)
+    written, identity = (
+        written_out(problem, made),
+        np.array([[Fraction(int(i == j)) for j in range(12)] for i in range(12)]),
+    )
+    K, K_S = written.K * Fraction(1, 2**30), written.K_S * Fraction(1, 2**30)
+    F = identity - K.dot(written.T) - K_S.dot(written.S)
+    columns = F * [1 / Fraction(w) for w in written.weights]
+    wanted = [float(sum(v * v for v in row)) for row in np.concatenate([columns, K], axis=1)]
+    noise = JoinedNoise(as_product(problem), made)
+    (term,) = as_product(problem).terms
+    np.testing.assert_allclose(noise.of_term(noise.unit_spreads(), term), wanted, rtol=1e-6)
+    derived = certify(NoiseSum((), (), "by hand", (made,)), problem, noise="laplace", proof=None)
+    assert derived.unit_error == pytest.approx(derived.sensitivity**2 * sum(wanted), rel=1e-9)
 
 
 def test_a_block_of_more_values_than_sums_are_exact_for_is_refused():
     problem = bf.problem("marginals:2x200x200:1", policies.parse("product:unbounded:2,empty:200,empty:200"))
     n = 2 * 200 * 200
-    refused(problem, block((0, 1, 2), 0, [1] * n, [[1] * n], np.zeros((n, 1))), "too large to be run exactly")
+    refused(problem, block((0, 1, 2), (0,), [1] * n, [((), [[1] * n], [])]), "too large to be run exactly")
 
 
 def test_a_block_of_more_rows_than_sums_are_exact_for_is_refused():
     problem = bf.problem("identity:2x1", policies.parse("product:unbounded:2,empty:1"))
-    rows = np.zeros((2**16 + 1, 2))
-    refused(problem, block((0, 1), 0, [1, 1], rows, rows.T), "too large to be run exactly")
+    for parts in ([2**16 + 1], [2**15, 2**15, 1]):
+        layers = [((), np.zeros((p, 2)), [((), np.zeros((2, p)))]) for p in parts]
+        refused(problem, block((0, 1), (0,), [1, 1], layers), "too large to be run exactly")
 
 
 def test_a_block_of_rows_whose_covariances_do_not_fit_in_memory_is_refused():
     problem = bf.problem("identity:2x1", policies.parse("product:unbounded:2,empty:1"))
     rows = np.zeros((2**14, 2))
-    refused(problem, block((0, 1), 0, [1, 1], rows, rows.T), "memory")
+    refused(problem, block((0, 1), (0,), [1, 1], [((), rows, [((), rows.T)])]), "memory")
+
+
+def test_a_block_with_more_sectors_than_can_be_looked_at_is_refused():
+    """Eleven attributes outside that a layer sums over: 2^11 sectors; ten are looked at."""
+    for count in (10, 11):
+        sizes = "x".join(["2", *["1"] * count])
+        problem = bf.problem(f"identity:{sizes}", policies.parse("product:unbounded:2" + ",empty:1" * count))
+        own = block((0,), (0,), [1, 1], [((), [[1, 1]], [((), [[1], [1]])])])
+        if count == 11:
+            refused(problem, own, "too large to be run exactly")
+        else:
+            assert fitted(problem, own).unit_error > 0
+
+
+def test_where_nothing_is_protected_nothing_is_off():
+    """Without edges no noise is drawn, and every answer has a deviation of zero."""
+    problem = bf.problem("prefix:2x2", "product:empty:2,empty:2")
+    own = block((0,), (0,), [1, 1], [((), [[1, 2]], [((), [[1], [1]])])], [((1,), [[1, 0], [0, 1]])])
+    made = NoiseSum((), (), "by hand", (own,))
+    found = bf.fit("prefix:2x2", "product:line:2,empty:2", noise="laplace", max_steps=1)
+    derived = certify(made, problem, noise="laplace", proof=None)
+    out = bf.release(
+        dataclasses.replace(found, problem=problem, strategy=made, certificate=derived), [1, 2, 3, 4], epsilon=1.0
+    )
+    np.testing.assert_array_equal(out.answers, [1, 3, 4, 10])
+    np.testing.assert_array_equal(out.stddev, np.zeros(4))
+
+
+@pytest.mark.parametrize("gain", [0, 1, -30])
+def test_releases_have_the_stated_error_whatever_gains_do_to_public_totals(gain):
+    """Totals are put right in the end: what that does to the answers is part of the error, or the block is refused."""
+    problem = bf.problem("identity:2x2", "product:line:2,line:2")
+    own = block((0, 1), (0, 1), [1] * 4, [], [((), [[gain], [1], [1], [1]])])
+    try:
+        fit = fitted(problem, own)
+    except bf.InputError:
+        return
+    x, epsilon = np.array([3, 4, 5, 6]), 1.0
+    outs = [bf.release(fit, x, epsilon=epsilon) for _ in range(400)]
+    squares = np.array([(out.answers - x) ** 2 for out in outs])
+    spread = squares.std(axis=0, ddof=1) / math.sqrt(len(outs))
+    assert np.all(np.abs(squares.mean(axis=0) - outs[0].stddev ** 2) < 5 * spread)

@@ -66,6 +66,9 @@ FAMILIES = {
     "vertex, two components": lambda: family_fit("vertex", "prefix:8", halves(8, 0), 1),
     "dictionary on a grid": lambda: family_fit("dictionary", "all-range:2x3", "threshold:2x3:1", 3),
     "dictionary with BOTTOM": lambda: family_fit("dictionary", "all-range:4", "product:line:2,unbounded:2", 3),
+    "tables of a line and a complete attribute": lambda: family_fit(
+        "tables", "marginals:3x2x2:2", "product:line:3,bounded:2,empty:2", 2
+    ),
     "grid, a path a step": lambda: family_fit("grid", "all-range:3x3", "threshold:3x3:1", 2),
     "identity on edges of a grid": lambda: bf.fit("all-range:3x3", "threshold:3x3:1", noise="laplace", max_steps=1),
     "gaussian, threshold": lambda: bf.fit("all-range:8", "threshold:8:2"),

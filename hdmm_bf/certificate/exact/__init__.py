@@ -78,7 +78,7 @@ def _(strategy: ProductStrategy, problem: Problem, noise: Noise) -> int:
 def _(strategy: NoiseSum, problem: Problem, noise: Noise) -> int:
     """The largest over the blocks, each for the moves that it hides: the others' noise does not depend on them."""
     product = product_view(problem, balls=True)
-    hidden = {i for hides in strategy.hides for i in hides} | {block.hides for block in strategy.joined}
+    hidden = {i for hides in strategy.hides for i in hides} | {i for block in strategy.joined for i in block.hides}
     left = [i for i, own in enumerate(product.edges) if len(own) and i not in hidden]
     if left:
         shown = f"moves along attribute {left[0]}"

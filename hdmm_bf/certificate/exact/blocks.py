@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 
 from hdmm_bf._types import EdgeArray, Noise
 from hdmm_bf.certificate.exact.dense import within_limit
@@ -121,12 +121,37 @@ def _losses(
     for i in attributes:
         integers = block.integers[i]
         assert within_limit(integers), "differences must be exact in 64 bits"
-        moves = np.abs(differences(integers, edges) if i == axis else integers.T)
-        parts = digits(moves)
-        if squares == 2:
-            parts = multiplied(parts, parts)
-        tensor = narrowed(contracted(parts, tensor, i), i)
+        alone = np.count_nonzero(integers, axis=1) <= 1
+        if i == axis and np.any(alone):
+            found = [_at_both_ends(integers[alone], np.compress(alone, tensor, axis=i + 1), i, edges, squares)]
+            if not np.all(alone):
+                found.append(_moved(differences(integers[~alone], edges), tensor, ~alone, i, squares))
+            tensor = narrowed(added(found), i)
+        else:
+            moves = differences(integers, edges) if i == axis else integers.T
+            tensor = narrowed(_moved(moves, tensor, None, i, squares), i)
     return tensor
+
+
+def _moved(
+    moves: Int64[np.ndarray, "e r"], tensor: Digits, rows: Bool[np.ndarray, " every"] | None, axis: int, squares: int
+) -> Digits:
+    """What rows lose by moves, summed over them; of the tensor some rows alone."""
+    parts = digits(np.abs(moves))
+    own = tensor if rows is None else np.compress(rows, tensor, axis=axis + 1)
+    return contracted(multiplied(parts, parts) if squares == 2 else parts, own, axis)
+
+
+def _at_both_ends(
+    integers: Int64[np.ndarray, "r c"], tensor: Digits, axis: int, edges: EdgeArray, squares: int
+) -> Digits:
+    """The losses of edges where no row sees both ends, as for cells: what either end loses by itself, added up."""
+    parts = digits(np.abs(integers.T))
+    columns = contracted(multiplied(parts, parts) if squares == 2 else parts, tensor, axis)
+    head, tail = edges.T
+    last = np.take(columns, np.maximum(tail, 0), axis=axis + 1)
+    shape = [-1 if k == axis + 1 else 1 for k in range(last.ndim)]
+    return added([np.take(columns, head, axis=axis + 1), last * (tail != BOTTOM).reshape(shape)])
 
 
 def differences(factor: Int64[np.ndarray, "r c"], edges: EdgeArray) -> Int64[np.ndarray, "e r"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import singledispatch
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -14,11 +14,19 @@ import scipy.io
 import scipy.sparse as sp
 
 from hdmm_bf._checks import fail, nearest
-from hdmm_bf._types import JsonObject, RealMatrix
+from hdmm_bf._types import AnyArray, JsonObject, RealMatrix
 from hdmm_bf.fit import Fit
 from hdmm_bf.problem.product import product_view
 from hdmm_bf.report.export.files import parquet_bytes, write_file
-from hdmm_bf.strategies.records import GroupedTree, MatrixStrategy, NoiseSum, ProductStrategy, TreeNorm
+from hdmm_bf.strategies.records import (
+    Gains,
+    GroupedTree,
+    JoinedBlock,
+    MatrixStrategy,
+    NoiseSum,
+    ProductStrategy,
+    TreeNorm,
+)
 
 What: TypeAlias = Literal["strategy", "reconstruction"]
 
@@ -105,15 +113,32 @@ def _(strategy: ProductStrategy | NoiseSum, made: Fit, *, kind: str, what: What,
             record[f"block{b}_over_edges"] = -1 if block.edges is None else block.edges
     if isinstance(strategy, NoiseSum):
         for j, own in enumerate(strategy.joined):
-            record[f"joined{j}_axes"], record[f"joined{j}_hides"] = np.array(own.axes), own.hides
-            record[f"joined{j}_weights"] = np.ldexp(own.weights.astype(np.float64), -own.bits)
-            record[f"joined{j}_rows"] = np.ldexp(own.rows.astype(np.float64), -own.bits)
-            record[f"joined{j}_gains"] = np.ldexp(own.gains.astype(np.float64), -own.gain_bits)
+            record |= {f"joined{j}_{name}": value for name, value in _of_joined(own)}
         record["joined"] = len(strategy.joined)
     product = product_view(made.problem, balls=True)
     record |= {f"edges{i}": edges for i, edges in enumerate(product.edges)}
     record |= {} if product.threshold is None else {"threshold": product.threshold}
     return np.empty((0, 0)), record
+
+
+def _of_joined(block: JoinedBlock) -> Iterator[tuple[str, object]]:
+    """Weights, rows and gains of a block that joins attributes, with the attributes that each keeps."""
+
+    def scaled(integers: AnyArray, bits: int) -> AnyArray:
+        return np.asarray(np.ldexp(integers.astype(np.float64), -bits))
+
+    def gains(those: tuple[Gains, ...], name: str) -> Iterator[tuple[str, object]]:
+        for g, own in enumerate(those):
+            yield f"{name}gains{g}", scaled(own.integers, block.gain_bits)
+            yield f"{name}gains{g}_keeps", np.array(own.keeps, dtype=np.int64)
+
+    yield from [("axes", np.array(block.axes)), ("hides", np.array(block.hides)), ("layers", len(block.layers))]
+    yield "weights", scaled(block.weights, block.bits)
+    for number, layer in enumerate(block.layers):
+        yield f"layer{number}_keeps", np.array(layer.keeps, dtype=np.int64)
+        yield f"layer{number}_rows", scaled(layer.rows, block.bits)
+        yield from gains(layer.gains, f"layer{number}_")
+    yield from gains(block.totals, "totals_")
 
 
 def _record(made: Fit, matrix: RealMatrix, kind: str, what: What) -> JsonObject:

@@ -89,12 +89,14 @@ def _joined(strategy: NoiseSum, names: list[str]) -> canvas.Figure:
     figure = canvas.new_figure(title, height=1.0 + 3.0 * len(strategy.joined), note=f"Drawn: rows{rest}.")
     axes = figure.subplots(len(strategy.joined), 1, squeeze=False)
     for block, (axis,) in zip(strategy.joined, axes, strict=True):
-        rows = np.ldexp(block.rows.astype(np.float64), -block.bits)
+        integers = np.concatenate([layer.rows for layer in block.layers]) if block.layers else np.empty((0, 1))
+        rows = np.ldexp(integers.astype(np.float64), -block.bits)
         if rows.size:
             _heat(axis, _pooled(rows)[0], rows.shape)
-        axis.set_title(f"hides {names[block.hides]}", fontsize=9)
+        axis.set_title("hides " + " and ".join(names[i] for i in block.hides), fontsize=9)
         axis.set_xlabel("value of " + " and ".join(names[i] for i in block.axes), fontsize=9)
-        axis.set_ylabel("row", fontsize=9)
+        tables = len(block.layers)
+        axis.set_ylabel("row" if tables == 1 else f"row of one of {tables} tables", fontsize=9)
         axis.tick_params(labelsize=8)
     return figure
 

@@ -17,7 +17,7 @@ from jaxtyping import Bool
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._checks import fits
-from hdmm_bf._types import EdgeArray, IndexArray, Proof, RealMatrix
+from hdmm_bf._types import EdgeArray, Proof, RealMatrix
 from hdmm_bf.bounds.products import product_svd_bound
 from hdmm_bf.bounds.products.invariant import gram_eigenvalues, unique_factors
 from hdmm_bf.bounds.products.resizing import resized_product
@@ -124,7 +124,7 @@ def steps(
 ) -> Iterator[Progress[Member, Proof | None]]:
     """Yield members at full size, better and better; `out_of_time` gets the sides of the levels that were cut short."""
     started = limits.now()
-    levels = [product]
+    levels, shared = [product], are_equal(product)
     while (coarse := coarser(levels[0])) is not None:
         levels.insert(0, coarse)
     blocks: list[Blocks] | None = None
@@ -132,12 +132,12 @@ def steps(
         is_last, side = depth == len(levels) - 1, max(level.sizes)
         schedule = (_ONLY if is_last else _FIRST) if blocks is None else _MIDDLE if side < _LARGE_SIDE else _LARGE
         until = started + max_seconds * (1.0 if is_last else _COARSE_SHARE)
-        family = build(level)
+        family = build(level, shared=shared)
         flat = _start(family, level)
         if blocks is not None:
-            flat = family.pack(
-                transferred(family, family.unpack(flat), _start_blocks(level, levels[depth - 1]), blocks)
-            )
+            below = levels[depth - 1]
+            before = _start_of(build(below, shared=shared), below)
+            flat = family.pack(transferred(family, family.unpack(flat), before, blocks))
         best: Member | None = None
         for member in _improve(family, flat, schedule, until):
             best = member
@@ -184,8 +184,12 @@ def _logs(M: np.ndarray) -> np.ndarray:
     return np.log(np.where(M > 0, M, 1.0)).ravel()
 
 
-def build(product: ProductProblem, *, fold: bool = True) -> Bases:
-    """Make the family of a problem; two equal attributes share one basis, in even and odd blocks if `fold`."""
+def build(product: ProductProblem, *, fold: bool = True, shared: bool | None = None) -> Bases:
+    """Make the family of a problem, in even and odd blocks if `fold`.
+
+    Two attributes share one basis if `shared`, or where that is left open, if they are equal: on a coarser level sides
+    may be equal that are not on the finest.
+    """
     attributes, numbers = [], []
     for i in range(len(product.sizes)):
         factors, which = unique_factors(product, i)
@@ -194,7 +198,7 @@ def build(product: ProductProblem, *, fold: bool = True) -> Bases:
         fits("fit", f"attribute {i} with {len(product.edges[i])} edges", size, advice="Use a sparser policy.")
         attributes.append(Attribute(grams, _steps_of(product, i), pinned(product, i), fold=fold))
         numbers.append(np.array(which))
-    if _are_equal(product, numbers):
+    if are_equal(product) if shared is None else shared:
         attributes[1] = attributes[0]
     squares = np.array([term.weight**2 for term in product.terms])
     moves = AlongOne(attributes) if product.threshold is None else InBalls(attributes, product.threshold)
@@ -206,13 +210,14 @@ def _steps_of(product: ProductProblem, attribute: int) -> EdgeArray:
     return product.edges[attribute] if product.threshold is None else line(product.sizes[attribute]).edges
 
 
-def _are_equal(product: ProductProblem, numbers: list[IndexArray]) -> bool:
+def are_equal(product: ProductProblem) -> bool:
+    """Whether there are two attributes, with the same policy and the same queries in every term."""
     if len(product.sizes) != 2 or product.sizes[0] != product.sizes[1]:
         return False
-    (first, _), (second, _) = unique_factors(product, 0), unique_factors(product, 1)
+    (first, numbers), (second, others) = unique_factors(product, 0), unique_factors(product, 1)
     return (
         np.array_equal(product.edges[0], product.edges[1])
-        and np.array_equal(numbers[0], numbers[1])
+        and np.array_equal(numbers, others)
         and all(np.array_equal(a.gram(), b.gram()) for a, b in zip(first, second, strict=True))
     )
 
@@ -252,10 +257,6 @@ def _start_of(family: Bases, product: ProductProblem) -> list[Blocks]:
                 shares = shares * mean[which]
         found.append(a.start(np.bincount(family.numbers[i], shares, means[i].size)))
     return found
-
-
-def _start_blocks(level: ProductProblem, coarse: ProductProblem) -> list[Blocks]:
-    return _start_of(build(coarse), coarse)
 
 
 def coarser(product: ProductProblem) -> ProductProblem | None:

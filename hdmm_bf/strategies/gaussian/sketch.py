@@ -33,19 +33,19 @@ class Sketch(NamedTuple):
 
 
 class JoinedSketch(NamedTuple):
-    """Noise for the moves along one attribute by rows over several at once (`records.JoinedBlock`), at a loss of 1.
+    """Noise that hides moves by rows on several tables at once (`records.JoinedBlock`), at a loss of 1.
 
     Attributes:
         axes: the joined attributes, ascending.
-        hides: the one whose edges are hidden.
+        hides: those whose edges are hidden, ascending.
         weights: of the noise of every value of the joined attributes.
-        rows: over them, p x n.
+        layers: for every table the attributes outside that it keeps, and its rows, p x n.
     """
 
     axes: tuple[int, ...]
-    hides: tuple[int]
+    hides: tuple[int, ...]
     weights: RealVector
-    rows: RealMatrix
+    layers: tuple[tuple[tuple[int, ...], RealMatrix], ...]
 
 
 class Found(NamedTuple):

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias, final
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from hdmm_bf.strategies.laplace import joined
 from hdmm_bf.strategies.laplace.factors import EDGES, IDENTITY, WAVELET, Factor
 from hdmm_bf.strategies.laplace.grid import Part
 from hdmm_bf.strategies.laplace.kronecker import Attribute, in_turn, rank_one, reaches
+from hdmm_bf.strategies.laplace.sharing import with_another
 from hdmm_bf.strategies.registry import Family
 from hdmm_bf.strategies.search import Callback, Status, best_draft
 
@@ -96,6 +97,8 @@ def joint_floors(product: ProductProblem) -> Iterator[SumDraft]:
     for name, branching in branchings(max(sizes)):
         kinds.append((name, [np.vstack(hierarchy(n, branching)) if n > 1 else np.eye(1) for n in sizes]))
     for name, factors in kinds:
+        if name != IDENTITY and limits.ending():
+            return
         found = joint(product, factors, name)
         if found is not None:
             yield found
@@ -114,7 +117,8 @@ class Candidates:
         self.stars: list[list[Factor]] = [[] for _ in product.sizes]
         self.owns: list[list[Factor]] = [[] for _ in product.sizes]
         self._errors: dict[int, tuple[Factor, RealVector]] = {}
-        self.joined: dict[int, tuple[JoinedSketch, float]] = {}
+        self.joined: dict[tuple[int, ...], tuple[JoinedSketch, float]] = {}
+        self._searched: dict[tuple[int, ...], int] = {}
         for i, (edges, n) in enumerate(zip(product.edges, product.sizes, strict=True)):
             self.stars[i] += made.stars(n)
             self.owns[i] += made.owns(edges, n) if i in self.moved else []
@@ -126,18 +130,29 @@ class Candidates:
             self._errors[id(factor)] = factor, np.array(found)
         return self._errors[id(factor)][1]
 
+    def offer(self, attribute: int, sketch: JoinedSketch, error: float) -> None:
+        """Keep a joined block that a search for one attribute found, if it is the best for what it hides."""
+        known = self.joined.get(sketch.hides)
+        if known is None or error < known[1]:
+            self.joined[sketch.hides], self._searched[sketch.hides] = (sketch, error), attribute
+
+    def is_taken_in(self, attribute: int) -> bool:
+        """Whether the moves along an attribute are hidden best by what a search for another one found."""
+        found = self.best()
+        blocks = () if found is None else found.sketches
+        own = [sketch.hides for sketch in blocks if isinstance(sketch, JoinedSketch) and attribute in sketch.hides]
+        return any(self._searched[hides] != attribute for hides in own)
+
     def best(self, own: str | None = None, star: str | None = None, name: str = NAME) -> SumDraft | None:
         """Return the sum of the best blocks, of factors of given names or of any; None where there are none."""
-        parts = [self._least(i) if own is None and star is None else self._block(i, own, star) for i in self.moved]
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
-            return None
-        return SumDraft(tuple(sketch for sketch, _ in known), sum(error for _, error in known), name)
-
-    def _least(self, i: int) -> tuple[Sketch | JoinedSketch, float] | None:
-        """The best factors for the moves along one attribute, or rows over several where these are better."""
-        product, joined = self._block(i, None, None), self.joined.get(i)
-        return joined if product is None or (joined is not None and joined[1] < product[1]) else product
+        alone = {i: self._block(i, own, star) for i in self.moved}
+        parts: dict[tuple[int, ...], tuple[Sketch | JoinedSketch, float]] = {
+            (i,): part for i, part in alone.items() if part is not None
+        }
+        if own is None and star is None:
+            parts |= {h: part for h, part in self.joined.items() if h not in parts or part[1] < parts[h][1]}
+        found = _cheapest(parts, frozenset(self.moved))
+        return None if found is None else SumDraft(tuple(part[0] for part in found), _sum(found), name)
 
     def _block(self, i: int, own: str | None, star: str | None) -> tuple[Sketch, float] | None:
         """The best factors for the moves along one attribute, one attribute after the other until nothing changes."""
@@ -165,6 +180,26 @@ class Candidates:
         return float((self.squares * np.prod(every, axis=0)).sum())
 
 
+_Part: TypeAlias = tuple[Sketch | JoinedSketch, float]
+
+
+def _cheapest(parts: Mapping[tuple[int, ...], _Part], moved: frozenset[int]) -> list[_Part] | None:
+    """Return the parts of least error in all that hide every attribute once; None where there are none."""
+    if not moved:
+        return []
+    first, best = min(moved), None
+    for hides, part in parts.items():
+        if first in hides and moved.issuperset(hides):
+            rest = _cheapest(parts, moved - set(hides))
+            if rest is not None and (best is None or _sum([part, *rest]) < _sum(best)):
+                best = [part, *rest]
+    return best
+
+
+def _sum(parts: Sequence[_Part]) -> float:
+    return sum(error for _, error in parts)
+
+
 def _sketch(chosen: Sequence[Factor], i: int, *, alone: bool) -> Sketch:
     """Rows that are products of rows, at loss 1; where one attribute alone has edges they can be measured."""
     own = chosen[i]
@@ -183,7 +218,8 @@ def _sketch(chosen: Sequence[Factor], i: int, *, alone: bool) -> Sketch:
 def floors(product: ProductProblem, candidates: Candidates) -> Iterator[SumDraft]:
     """Yield the paper's and the classical mechanisms in closed form, by their factors; identity on the cells first."""
     yield from joint_floors(product)
-    yield from sums(candidates)
+    if not limits.ending():
+        yield from sums(candidates)
 
 
 def sums(candidates: Candidates) -> Iterator[SumDraft]:
@@ -289,11 +325,16 @@ def _tree_steps(product: ProductProblem, candidates: Candidates, i: int, seed: i
 
 
 def _joined_steps(product: ProductProblem, candidates: Candidates, i: int, seed: int) -> Iterator[float]:
-    """Search rows over several attributes at once."""
+    """Search rows over several attributes at once; others may take in the moves along this one, and it theirs."""
+    axes = joined.joined_axes(product, i)
+    problem = joined.Joined(product, i, axes) if len(axes) > 1 else None
     for sketch, error in joined.steps(product, i, seed=seed):
-        if i not in candidates.joined or error < candidates.joined[i][1]:
-            candidates.joined[i] = sketch, error
+        candidates.offer(i, sketch, error)
+        for shared in [] if problem is None else with_another(problem, sketch):
+            candidates.offer(i, *shared)
         yield error
+        if candidates.is_taken_in(i):
+            return
 
 
 def _replaced(those: list[Factor], factor: Factor | None) -> None:

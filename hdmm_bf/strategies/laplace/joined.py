@@ -158,7 +158,7 @@ class Joined:
         self.V: Acting = V
         every = np.arange(math.prod(self.shape))
         self.diagonal = np.asarray(V.entries(every, every), dtype=np.float64)
-        self.totals = Totals(kept_totals(product, axes, attribute), V)
+        self.totals = Totals(kept_totals(product, axes, (attribute,))[0], V)
         edges = product.edges[attribute]
         self.ends = 1 if np.all(edges[:, 1] == BOTTOM) else 2
         """Cells that an edge changes at most."""
@@ -200,7 +200,8 @@ class Joined:
     def sketch(self, Theta: RealMatrix) -> JoinedSketch:
         """Return the rows at a loss of at most 1."""
         c = 1 / (self.ends * (1 + Theta.sum(axis=0)))
-        return JoinedSketch(self.axes, (self.attribute,), c, Theta * c)
+        outside = tuple(i for i in range(len(self.product.sizes)) if i not in self.axes)
+        return JoinedSketch(self.axes, (self.attribute,), c, ((outside, Theta * c),))
 
 
 def boxes(rng: np.random.Generator, count: int, shape: tuple[int, ...]) -> RealMatrix:

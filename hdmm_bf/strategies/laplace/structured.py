@@ -16,7 +16,7 @@ from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies.gaussian import Found, Sketch, bases, fit_product
 from hdmm_bf.strategies.gaussian.choose import FLOOR, choose
 from hdmm_bf.strategies.gaussian.proofs import best_proof
-from hdmm_bf.strategies.laplace import balls, directions, kronecker, unions
+from hdmm_bf.strategies.laplace import balls, directions, kronecker, layers, unions
 from hdmm_bf.strategies.laplace.directions import Candidates, SumDraft
 from hdmm_bf.strategies.laplace.kronecker import Attributes, KroneckerDraft, in_turn
 from hdmm_bf.strategies.laplace.unions import UnionDraft
@@ -24,11 +24,12 @@ from hdmm_bf.strategies.records import AnyTensor
 from hdmm_bf.strategies.registry import Family
 from hdmm_bf.strategies.search import Callback, Progress, search
 
-_FAMILIES = (kronecker.FAMILY, unions.FAMILY, directions.FAMILY)
+_FAMILIES = (kronecker.FAMILY, unions.FAMILY, layers.FAMILY, directions.FAMILY)
 _WHY = {
     kronecker.NAME: "one product of queries: a small search an attribute, multiplied",
     unions.NAME: "several products of queries: each, or each group of tables, is measured by itself with its share of "
     "the budget",
+    layers.NAME: "several products of queries: rows in several tables that share what they tell, solved together",
     directions.NAME: "noise for the moves along every attribute by itself, added up: none pays for the others, and "
     "each knows the totals that its moves leave alone; by rows over several attributes at once where that is better",
     balls.ORDINARY: "rows of ordinary privacy: an edge takes one record away and adds another, however far apart",
@@ -64,7 +65,7 @@ def fit_laplace(
         max_seconds: time limit of the search.
         callback: called with error and bound after every step.
         max_steps: limit on the steps of the search; tables of counts need none.
-        family: kronecker, for one product of queries, union or directions; None for all that fit.
+        family: kronecker, for one product of queries, union, layers or directions; None for all that fit.
         gap: stop when the error is proven to be within this share of the best possible.
 
     Guarantees:
@@ -132,6 +133,8 @@ def _drafts(product: ProductProblem, names: list[str], seed: int) -> Iterator[li
             last = directions.steps_over_several(product, candidates, seed)
     if kronecker.NAME in names:
         families.append(_products(product, pool))
+    if layers.NAME in names and (len(names) == 1 or len(product.terms) > 1):  # one product has better families
+        families.append(layers.steps(product, seed=seed))
     if unions.NAME in names and not (kronecker.applies(product) and len(names) > 1):
         families.append(map(_of_union, unions.steps(product, seed=seed)))
     apart = _of_union(unions.first(product, seed=seed))

@@ -20,7 +20,7 @@ from hdmm_bf.fit import loading
 from hdmm_bf.fit.certified import certificate
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.blocks import noise_block
-from hdmm_bf.strategies.records import GroupedTree, JoinedBlock, NoiseSum
+from hdmm_bf.strategies.records import Gains, GroupedTree, JoinedBlock, Layer, NoiseSum
 from tests.support.attack_kit import joined_tricks, noise_tricks, tree_tricks, tricks
 from tests.support.trees import chain, norm
 
@@ -86,6 +86,8 @@ def honest_sums():
         "sum parts": sum_by_hand(found["sum"]),
         "sum joined": joined_by_hand(found["sum"]),
         "sum beside": joined_by_hand(found["sum"], beside=True),
+        "sum layers": layers_by_hand(found["sum"]),
+        "sum outside": layers_by_hand(found["sum"], outside=True),
     }
 
 
@@ -107,14 +109,38 @@ def joined_by_hand(fit, *, beside=False):
     graph = bf.policy.product(parts, bf.policy.from_edges([0, 0], [1, 2], 3), bf.policy.empty(2))
     problem = Problem(bf.workload.parse("prefix:5x3x2"), graph)
 
-    def block(axes, hides, n, totals):
-        weights, rows = rng.integers(2, 9, n), rng.integers(-9, 10, (2, n))
-        return JoinedBlock(axes, hides, weights, rows, 3, rng.integers(-9, 10, (n, 2 + totals)), 4)
-
-    first, second = block((0, 2), 0, 10, 4), block((0, 1), 1, 15, 5)
+    first = any_joined(rng, (0, 2), (0,), [(1,)], 10, 4, (1,))
+    second = any_joined(rng, (0, 1), (1,), [(2,)], 15, 5, (2,))
     own = noise_block((np.eye(5), np.array([[1.0, 1, 1], [0, 1, 0], [0, 0, 1]]), np.eye(2)), np.full((1, 3, 1), 2.0))
     made = NoiseSum((own,), ((1,),), "by hand", (first,)) if beside else NoiseSum((), (), "by hand", (first, second))
     return fit_by_hand(fit, problem, made)
+
+
+def layers_by_hand(fit, *, outside=False):
+    """Two blocks with rows on several tables; the first hides two joined attributes, or a joined one and one outside.
+
+    The second hides one outside. There records may also come and go; it then loses more than the first one, because
+    it keeps no totals and can take up every move.
+    """
+    rng = np.random.default_rng(7)
+    pairs, line = bf.policy.from_edges([0, 2], [1, 3], 4), bf.policy.line(2)
+    last = bf.policy.from_edges([0, 1], [-1, -1], 2) if outside else line
+    problem = Problem(bf.workload.parse("prefix:4x2x2x2"), bf.policy.product(pairs, line, last, bf.policy.empty(2)))
+    axes, keeps = ((0,), [(1, 2, 3), (2,), (1,), ()]) if outside else ((0, 1), [(2, 3), (3,), ()])
+    first = any_joined(rng, axes, (0, 1), keeps, 4 if outside else 8, 2, (2, 3))
+    second = any_joined(rng, (1,), (2,), [(0, 2), (3,), ()], 2, 0 if outside else 2, (0, 3))
+    second = replace(second, weights=8 * second.weights) if outside else second
+    return fit_by_hand(fit, problem, NoiseSum((), (), "by hand", (first, second)))
+
+
+def any_joined(rng, axes, hides, keeps, n, totals, kept):
+    """A joined block with any weights, rows and gains, the latter on what numbers keep and on nothing."""
+
+    def gains(own, rows):
+        return tuple(Gains(some, rng.integers(-9, 10, (n, rows))) for some in dict.fromkeys([own, ()]) if rows)
+
+    layers = tuple(Layer(own, rng.integers(-9, 10, (2, n)), gains(own, 2)) for own in keeps)
+    return JoinedBlock(axes, hides, rng.integers(2, 9, n), layers, gains(kept, totals), 3, 4)
 
 
 def fit_by_hand(fit, problem, strategy, noise="laplace"):

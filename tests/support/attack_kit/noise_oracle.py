@@ -10,9 +10,12 @@ edge moved along. The loss of a move is
 
 and what a block says that it hides is not asked: it changes nothing of what is drawn.
 
-A joined block adds N = Q (y + K_1 (z - T y) - K_2 S y) over its attributes, for every value of the others by itself; S
-sums up the components, without "no record", of the attribute that it says it hides. A move p within its attributes with
-S p = 0 is y shifted by p and z by T p, whatever K is: these are two more blocks of rows, y and z.
+A joined block adds N = y + sum_l K_l (z_l - T_l y) - K S y, layers l summing y over the attributes outside that they do
+not keep. S are the totals that moves along the attributes it says it hides leave alone: sums over products of
+components, without "no record", of those of them that are joined, for every value of the other joined attributes and of
+those outside that it does not hide; there are none if a record can come or go along a hidden attribute outside. A move
+p along any attribute with S p = 0 is y shifted by p and z_l by T_l p, whatever the gains K are: these are more blocks
+of rows, y and every layer.
 """
 
 import json
@@ -39,7 +42,7 @@ class Sum(oracle.Bundle):
     lists: list = field(default_factory=list)
     """The edges of every attribute."""
     joined: list = field(default_factory=list)
-    """For every joined block its axes, the attribute whose components it keeps, and T in Python integers."""
+    """For every joined block its axes, what it hides, and its layers: what each keeps, and T in Python integers."""
 
 
 def read(folder):
@@ -61,12 +64,16 @@ def read(folder):
     edges, over = oracle.product_edges(lists, sizes), [int(held[f"b{b}_over"]) for b in numbers]
     joined = []
     for j in range(int(held["joined"]) if "joined" in held else 0):
-        axes, weights, rows = held[f"j{j}_axes"].tolist(), held[f"j{j}_weights"], held[f"j{j}_rows"]
+        axes, hides, weights = (held[f"j{j}_{name}"].tolist() for name in ("axes", "hides", "weights"))
+        names = [f"j{j}_l{number}" for number in range(int(held[f"j{j}_places"][2]))]
+        layers = [(held[f"{name}_keeps"].tolist(), oracle.exact(held[f"{name}_rows"])) for name in names]
+        joined.append((axes, hides, layers))
         others = math.prod(size for i, size in enumerate(sizes) if i not in axes)
-        joined.append((axes, int(held[f"j{j}_places"][0]), oracle.exact(rows)))
-        counts += [weights.size * others, len(rows) * others]
-        precisions += [Fraction(w) for w in weights.tolist() for _ in range(others)]
-        precisions += [Fraction(1)] * (len(rows) * others)
+        counts.append(len(weights) * others)
+        precisions += [Fraction(w) for w in weights for _ in range(others)]
+        for keeps, rows in layers:
+            counts.append(len(rows) * math.prod(sizes[i] for i in keeps))
+            precisions += [Fraction(1)] * counts[-1]
     own = {"factors": factors, "over": over, "lists": lists, "joined": joined}
     return Sum(sizes, manifest["noise"], "noise", edges, np.empty(0), precisions, counts, **own)
 
@@ -104,29 +111,45 @@ def taken_up(bundle, b, move):
 
 
 def taken_up_together(bundle, j, move):
-    """Return how y and z of a joined block are shifted by a move, or None where it cannot take it up."""
+    """Return how y and all z of a joined block are shifted by a move, or None where it cannot take it up."""
     i, e, rest = move
-    axes, kept, rows = bundle.joined[j]
-    if i not in axes:
-        return None
+    axes, hides, layers = bundle.joined[j]
     ends = [[end if k == i else rest[k] for k in range(len(bundle.sizes))] for end in bundle.lists[i][e]]
     signed = [(end, sign) for end, sign in zip(ends, (1, -1), strict=True) if end[i] != BOTTOM]
     totals = {}
-    for end, sign in signed:  # every value of the other joined attributes has totals of its own
-        where = component(bundle, kept, end[kept]), *(end[k] for k in axes if k != kept)
-        totals[where] = totals.get(where, 0) + sign
-    if any(total for where, total in totals.items() if where[0] is not None):
-        return None
-    apart = [k for k in range(len(bundle.sizes)) if k not in axes]
-    others = math.prod(bundle.sizes[k] for k in apart)
-    n = math.prod(bundle.sizes[k] for k in axes)
-    y, z = [0] * (n * others), [0] * (len(rows) * others)
     for end, sign in signed:
-        inside, outside = (number([end[k] for k in some], [bundle.sizes[k] for k in some]) for some in (axes, apart))
-        y[inside * others + outside] += sign
-        for row in range(len(rows)):
-            z[row * others + outside] += sign * rows[row, inside]
-    return y + z
+        where = total_of(bundle, axes, hides, end)
+        totals[where] = totals.get(where, 0) + sign
+    if any(total for where, total in totals.items() if where is not None):
+        return None
+    every = range(len(bundle.sizes))
+    apart = [k for k in every if k not in axes]
+    n = math.prod(bundle.sizes[k] for k in axes)
+    tables = [(apart, [[int(row == value) for value in range(n)] for row in range(n)]), *layers]
+    shift = []
+    for keeps, rows in tables:
+        assert set(keeps) <= set(apart), "a layer keeps what is joined"
+        kept = math.prod(bundle.sizes[k] for k in keeps)
+        own = [0] * (len(rows) * kept)
+        for end, sign in signed:
+            inside, held = (number([end[k] for k in some], [bundle.sizes[k] for k in some]) for some in (axes, keeps))
+            for row, values in enumerate(rows):
+                own[row * kept + held] += sign * values[inside]
+        shift += own
+    return shift
+
+
+def total_of(bundle, axes, hides, cell):
+    """Return which of the totals that a joined block keeps a cell is in; None where it is in none."""
+    if any(v == BOTTOM for i in hides if i not in axes for _, v in bundle.lists[i]):
+        return None
+    where = []
+    for i, value in enumerate(cell):
+        if i not in hides:
+            where.append(value)
+        elif i in axes:
+            where.append(component(bundle, i, value))
+    return None if None in where else tuple(where)
 
 
 def component(bundle, i, value):
@@ -168,7 +191,11 @@ def shifts(bundle, scales):
     """Yield every edge, the least loss of a record moved along it, and the shifts of all noise that hide it."""
     assert len(scales) == sum(bundle.blocks)
     plain = len(bundle.factors)
-    starts = [sum(bundle.blocks[:b]) for b in [*range(plain), *range(plain, len(bundle.blocks), 2)]]
+    first = [
+        *range(plain),
+        *(plain + sum(1 + len(own[2]) for own in bundle.joined[:j]) for j in range(len(bundle.joined))),
+    ]
+    starts = [sum(bundle.blocks[:b]) for b in first]
     for edge, move in zip(bundle.edges, moves(bundle), strict=True):
         least = math.inf, None
         for b, start in enumerate(starts):
