@@ -20,6 +20,7 @@ from hdmm_bf.fit.memory import check_norm_size, dense_bytes, is_large, most_memo
 from hdmm_bf.fit.noises import best_noise
 from hdmm_bf.fit.norms import fit_norm
 from hdmm_bf.fit.options import DEFAULT_GAP, PRODUCT_FAMILIES, FitOptions, check_path, check_search
+from hdmm_bf.fit.reserve import dense_seconds
 from hdmm_bf.fit.structured import fit_structured, structured_bound
 from hdmm_bf.parallel.devices import Mesh, as_mesh
 from hdmm_bf.problem import inputs
@@ -28,6 +29,10 @@ from hdmm_bf.problem.product import ProductProblem, as_product
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies import Callback, TracePoint, limits, search
 from hdmm_bf.strategies.gaussian import dense as gaussian
+
+_FEWEST_HURRIED, _HURRIED = 1024, 0.3
+"""Cells from which on dense matrices may be too slow for a time limit, and the share of it that certifying one may
+take: a search needs several times as long."""
 
 
 def fit(
@@ -151,7 +156,7 @@ def fit(
 
 
 def _fit(problem: Problem, options: FitOptions) -> Fit:
-    product = None if options.noise == "norm" else structured(problem, options.noise, options.family)
+    product = None if options.noise == "norm" else _structure(problem, options)
     check_path(problem, options, product)
     if options.noise == "norm":
         check_norm_size(problem)
@@ -163,12 +168,30 @@ def _fit(problem: Problem, options: FitOptions) -> Fit:
 def _fit_total(problem: Problem, options: FitOptions) -> Fit:
     if options.noise == "norm":
         return fit_norm(problem, options)
-    product = structured(problem, options.noise, options.family)
+    product = _structure(problem, options)
     if product is None:
         return fit_dense(problem, options)
     if options.noise == "laplace" and cells_apply(product, options):
         return fit_cells_dense(product, options)
     return fit_structured(product, options)
+
+
+def _structure(problem: Problem, options: FitOptions) -> ProductProblem | None:
+    """Return the product structure to search in, also where dense matrices would not be ready within a time limit."""
+    if _is_hurried(problem, options):
+        product = as_product(problem)
+        if product is not None and not is_public(problem):
+            return product
+    return structured(problem, options.noise, options.family)
+
+
+def _is_hurried(problem: Problem, options: FitOptions) -> bool:
+    """Whether certifying a matrix takes most of the time limit, and nothing that was asked for needs a matrix."""
+    plain = options.noise == "gaussian" and problem.goal.kind == "total"
+    free = options.family is None and options.start is None and options.mesh is None and options.max_steps is None
+    if options.max_seconds is None or not (plain and free) or problem.policy.num_cells < _FEWEST_HURRIED:
+        return False
+    return dense_seconds(problem, "gaussian") > _HURRIED * options.max_seconds
 
 
 def structured(problem: Problem, noise: Noise, family: str | None) -> ProductProblem | None:

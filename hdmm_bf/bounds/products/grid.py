@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+import scipy.optimize
 from jaxtyping import Float64
 
 from hdmm_bf import _linalg as la
@@ -39,10 +39,15 @@ _TAIL, _ROUGH_TAIL = 1e-6, 1e-3
 """Share of the root that nodes left out at both ends may hold; rough while weights are searched."""
 _CORE = 1e-8
 _MOST_BORDERS = 2
-_SEARCH_SIDE = 48
-_GOLDEN = (math.sqrt(5) - 1) / 2
-_EXPONENTS = (-0.6, 1.8)
-_SEARCH_STEPS = 6
+_SEARCH_SIDE, _FEWEST = 48, 6
+_START, _STEP, _MOST_TRIALS = 0.3, 0.4, 200
+"""Exponents to start from, the first step, and how many weights are tried: one number after the other needed more."""
+
+_HOPELESS = 1e9
+"""What stands for the logarithm of a bound that cannot be had."""
+
+_MOST = 4.0
+"""Size of exponents, and of logarithms of ratios, beyond which nothing is searched."""
 
 
 class Side(NamedTuple):
@@ -228,6 +233,10 @@ def profile(n: int, left: float, right: float) -> RealVector:
     return np.asarray(d / d.max())
 
 
+_RATIO = 4
+"""The place of the ratio of the types among the numbers that are searched."""
+
+
 class Weights(NamedTuple):
     """Profiles d_1, d_2 over the cells and weights w_1, w_2 of the two types of edges."""
 
@@ -236,59 +245,65 @@ class Weights(NamedTuple):
 
 
 def best_weights(product: ProductProblem) -> Weights:
-    """Search the exponents of the profiles and the weights of the types, one number after the other.
+    """Search the exponents of the profiles and the weights of the types together, by Nelder and Mead's simplex.
 
-    On a smaller grid of the same kind where there is one: the best exponents hardly depend on the size.
+    On a smaller grid of the same kind and shape where there is one: the best numbers hardly depend on the size.
     """
-    grid, sizes = _search_grid(product)
-    knobs = np.zeros(5)  # exponents: left and right of attribute 1, of attribute 2; then log w_2 / w_1
+    share = min(1.0, _SEARCH_SIDE / max(product.sizes))
+    grid, sizes = _smaller(product, tuple(max(round(share * n), min(n, _FEWEST)) for n in product.sizes))
+    tied = _tied(grid)
+    start = np.array([0.0 if numbers == [_RATIO] else _START for numbers in tied])
 
-    def made(where: tuple[int, ...]) -> Weights:
-        first, second = profile(where[0], *knobs[:2]), profile(where[1], *knobs[2:4])
-        return Weights((first, second), (1.0, math.exp(knobs[4])))
+    def value(values: RealVector) -> float:
+        return grid_bound(grid, *_made(_untied(tied, values), sizes), tail=_ROUGH_TAIL) or 0.0
 
-    def value(turned: list[int], number: float) -> float:
-        knobs[turned] = number
-        return grid_bound(grid, *made(sizes), tail=_ROUGH_TAIL) or 0.0
-
-    groups = _knobs(grid)
-    for _ in range(min(len(groups), 2)):
-        for turned in groups:
-            value(turned, golden(partial(value, turned)))
-    return made(product.sizes)
+    return _made(_untied(tied, highest(value, start)), product.sizes)
 
 
-def _knobs(grid: Grid) -> list[list[int]]:
-    """Which numbers of the search are turned together: reflections tie two exponents, equal attributes four."""
+def highest(value: Callable[[RealVector], float], start: RealVector) -> RealVector:
+    """Return where a bound is highest: exponents of profiles, and logarithms of ratios, by a simplex (Nelder, Mead)."""
+    options = {
+        "initial_simplex": np.vstack([start, start + _STEP * np.eye(start.size)]),
+        "maxfev": _MOST_TRIALS,
+        "xatol": 1e-2,
+        "fatol": 1e-5,
+    }
+
+    def loss(where: RealVector) -> float:
+        found = value(where) if np.abs(where).max() < _MOST else 0.0
+        return -math.log(found) if found > 0 else _HOPELESS
+
+    return np.asarray(scipy.optimize.minimize(loss, start, method="Nelder-Mead", options=options).x)
+
+
+def _untied(tied: list[list[int]], values: RealVector) -> RealVector:
+    """Return all numbers from those that are free."""
+    knobs = np.zeros(_RATIO + 1)
+    for numbers, value in zip(tied, values.tolist(), strict=True):
+        knobs[numbers] = value
+    return knobs
+
+
+def _made(knobs: RealVector, sizes: tuple[int, ...]) -> Weights:
+    """Return the weights of exponents, left and right of attribute 1 and of attribute 2, and log w_2 / w_1."""
+    first, second = profile(sizes[0], *knobs[:2]), profile(sizes[1], *knobs[2:4])
+    return Weights((first, second), (1.0, math.exp(knobs[_RATIO])))
+
+
+def _tied(grid: Grid) -> list[list[int]]:
+    """Which numbers of the search are one: reflections tie two exponents, equal attributes four."""
     tied = [is_reflected(V, e) for V, e in zip(grid.grams, grid.edges, strict=True)]
     if grid.is_equal:
         return [[0, 1, 2, 3]] if tied[0] else [[1, 3], [0, 2]]
-    return [*([[0, 1]] if tied[0] else [[1], [0]]), *([[2, 3]] if tied[1] else [[3], [2]]), [4]]
+    return [[_RATIO], *([[0, 1]] if tied[0] else [[1], [0]]), *([[2, 3]] if tied[1] else [[3], [2]])]
 
 
-def _search_grid(product: ProductProblem) -> tuple[Grid, tuple[int, ...]]:
+def _smaller(product: ProductProblem, sizes: tuple[int, ...]) -> tuple[Grid, tuple[int, ...]]:
+    """Return a grid of the same kind with other sides, or the grid as it is where there is none."""
     grid = as_grid(product)
     assert grid is not None
-    sizes = tuple(min(n, _SEARCH_SIDE) for n in product.sizes)
     factors = [resized(f, n) for f, n in zip(product.terms[0].factors, sizes, strict=True)]
     edges = [resized_edges(e, o, n) for e, o, n in zip(grid.edges, product.sizes, sizes, strict=True)]
     if factors[0] is None or factors[1] is None or edges[0] is None or edges[1] is None:
         return grid, product.sizes
     return Grid((factors[0].gram(), factors[1].gram()), (edges[0], edges[1]), grid.weight), sizes
-
-
-def golden(value: Callable[[float], float]) -> float:
-    """Maximise a function with one hill by golden section."""
-    low, high = _EXPONENTS
-    inner = [high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)]
-    seen = [value(g) for g in inner]
-    for _ in range(_SEARCH_STEPS):
-        if seen[0] >= seen[1]:
-            high, inner[1], seen[1] = inner[1], inner[0], seen[0]
-            inner[0] = high - _GOLDEN * (high - low)
-            seen[0] = value(inner[0])
-        else:
-            low, inner[0], seen[0] = inner[0], inner[1], seen[1]
-            inner[1] = low + _GOLDEN * (high - low)
-            seen[1] = value(inner[1])
-    return inner[0] if seen[0] > seen[1] else inner[1]

@@ -1,7 +1,7 @@
 """Weights for the bound in folded parts: searched on a smaller problem of the same kind, where there is one.
 
-Three choices, one number after the other: profiles t^a (1 - t)^b over the cells of every attribute, weights of the
-attributes, and, for the edges of each, equal weights or those of the optimum for this attribute by itself.
+Profiles t^a (1 - t)^b over the cells of every attribute and weights of the attributes are searched together; then, for
+the edges of each, equal weights or those of the optimum for this attribute by itself are chosen.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hdmm_bf import _linalg as la
 from hdmm_bf._types import Proof, RealVector
 from hdmm_bf.bounds.dense import is_public, uniform
 from hdmm_bf.bounds.products.folded import LARGEST, Weights, folded_bound, parities, side, smaller, symmetric_edges
-from hdmm_bf.bounds.products.grid import golden, profile
+from hdmm_bf.bounds.products.grid import highest, profile
 from hdmm_bf.bounds.products.kronecker import moved_attributes
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.problem.transform import Problem
@@ -25,7 +25,6 @@ from hdmm_bf.strategies.search import search
 _SEARCH_SIDE, _MOST_SEARCHED = 100, 250
 """Side of the parts on which weights are searched, and beyond which none are."""
 _SMALLEST = 4
-_ROUNDS = 2
 _GAP, _STEPS = 1e-3, 60
 
 
@@ -74,31 +73,24 @@ class _Knobs:
         return folded_bound(self.product, self.weights(self.product)) or 0.0
 
     def search(self) -> None:
-        """Turn one number after the other."""
-        for _ in range(_ROUNDS):
-            for i in range(len(self.tied)):
-                self._turn_exponents(i)
-            for i in self.moved[1:]:
-                self._turn(self.logs, (i,))
+        """Turn all exponents and weights together, then choose the edges of each attribute."""
+        free = [(i, own) for i, tied in enumerate(self.tied) for own in ([(0, 1)] if tied else [(0,), (1,)])]
+        start = np.zeros(len(free) + len(self.moved) - 1)
+
+        def turn(numbers: RealVector) -> float:
+            for (i, own), number in zip(free, numbers.tolist(), strict=False):
+                self.exponents[i, list(own)] = number
+            self.logs[list(self.moved[1:])] = numbers[len(free) :]
+            return self.value()
+
+        before = turn(start)
+        found = highest(turn, start)
+        if turn(found) < before:
+            turn(start)
         for i in self.moved:
             before = self.value()
             self.own[i] = True
             self.own[i] = self.value() > before
-
-    def _turn_exponents(self, i: int) -> None:
-        for side_ in [(i,)] if self.tied[i] else [(i, 1), (i, 0)]:
-            self._turn(self.exponents, side_)
-
-    def _turn(self, numbers: np.ndarray, place: tuple[int, ...]) -> None:
-        before, value = numbers[place].copy(), self.value()
-
-        def at(number: float) -> float:
-            numbers[place] = number
-            return self.value()
-
-        numbers[place] = golden(at)
-        if self.value() < value:
-            numbers[place] = before
 
 
 def _optimal_edges(product: ProductProblem, i: int) -> RealVector:
