@@ -15,7 +15,7 @@ from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies.records import Gains, JoinedBlock, Layer
 
 _MOST_JOINED = 64
-_MOST_LAYERS = 2**10
+_MOST_LAYERS, _MOST_GAINS = 64, 2**8
 _MOST_BITS = 62
 
 
@@ -52,6 +52,8 @@ def stored_joined(arrays: dict[str, AnyArray], product: ProductProblem) -> tuple
     if "joined" not in arrays:
         return ()
     count = whole("joined", arrays["joined"], 1, _MOST_JOINED)
+    held = sum(own.size for name, own in arrays.items() if name.startswith("j"))
+    fits(BLOCKS, "joined blocks", 24 * held, advice=WRITE_AGAIN)
     return tuple(_stored(arrays, j, product) for j in range(count))
 
 
@@ -77,7 +79,7 @@ def _stored(arrays: dict[str, AnyArray], j: int, product: ProductProblem) -> Joi
 
 
 def _read_gains(arrays: dict[str, AnyArray], name: str, product: ProductProblem, n: int) -> tuple[Gains, ...]:
-    count, found = whole(f"{name}_gains", arrays.get(f"{name}_gains"), 0, _MOST_LAYERS), []
+    count, found = whole(f"{name}_gains", arrays.get(f"{name}_gains"), 0, _MOST_GAINS), []
     for g in range(count):
         integers = _read_numbers(arrays, f"{name}_g{g}", 2)
         if len(integers) != n:
@@ -97,7 +99,6 @@ def _read_numbers(arrays: dict[str, AnyArray], name: str, ndim: int) -> AnyArray
     held = array(arrays, name, "i", ndim)
     if not checks.in_range(held):
         raise _unfit(name)
-    fits(BLOCKS, name, 8 * held.size, advice=WRITE_AGAIN)
     return held.astype(np.int64)
 
 

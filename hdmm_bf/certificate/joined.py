@@ -6,9 +6,9 @@ another on what is left, I - E. In every *sector*, a choice of one of the two fo
 
     covariance = F diag(w)^-2 F^T + L L^T,    F = I - L M
 
-over the joined attributes, M being rows and totals, L their gains, both with what sums and copies bring, and without
-noise for the totals. The trace is that with V, times tr(V_k E) or tr(V_k (I - E)); attributes that all layers keep, and
-nothing else, have noise of their own at each value: there it is tr V_k.
+over the joined attributes, M being rows and totals and L their gains, both with what sums and copies bring; in L L^T
+are the gains of rows alone, as totals have no noise. The trace is that with V, times tr(V_k E) or tr(V_k (I - E)).
+Attributes that all layers, gains and totals keep have noise of their own at each value: there it is tr V_k.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from hdmm_bf._types import RealMatrix
 from hdmm_bf.certificate.exact import GRID_BITS, fits_in_words
 from hdmm_bf.matrix import apply_factors
 from hdmm_bf.problem.product import ProductProblem, Term
-from hdmm_bf.problem.public_totals import kept_totals
+from hdmm_bf.problem.public_totals import component_rows, has_public_totals, kept_totals
 from hdmm_bf.strategies.records import Gains, JoinedBlock
 
 _AGAIN = "Fit the strategy again."
 _MOST_GAIN_BITS = 52
-_MOST_VALUES = 2**16
+_MOST = 2**16
 """Values, and rows with totals: sums of so many products are exact when noise is added up."""
 
-_MOST_MIXED = 10
-"""Attributes outside a block that some layer sums over: there are 2^10 sectors."""
+_MOST_MIXED = 8
+"""Attributes outside a block that some layer sums over: there are 2^8 sectors."""
 
 MOST_UNEVEN, _MOST_WRITTEN_OUT = 2**14, 2**22
 """How uneven a block may be: beyond, variances would drown in the rounding of larger ones. Where covariances are
@@ -55,6 +55,10 @@ def check_joined(product: ProductProblem, block: JoinedBlock) -> None:
     """Refuse a block that does not fit the domain, or whose numbers are out of reach."""
     d, axes, hides = len(product.sizes), block.axes, block.hides
     fine = all(own == tuple(sorted(set(own))) and own and own[0] >= 0 and own[-1] < d for own in (axes, hides))
+    longest = max((len(layer.rows) for layer in block.layers), default=0)
+    if fine and max(math.prod(product.sizes[i] for i in axes), longest) > _MOST:
+        shown = f"a block of {block.weights.size} values and {longest} rows"
+        raise fail("certificate", shown, "is too large to be run exactly", "Join fewer attributes.")
     fine = fine and _layers_fit(product, block)
     fine = fine and 0 <= block.bits <= GRID_BITS and 0 <= block.gain_bits <= _MOST_GAIN_BITS
     if not fine or not int(block.weights.min()) >= 1 or not fits_in_words(block):
@@ -92,10 +96,11 @@ def _check_sizes(product: ProductProblem, block: JoinedBlock) -> None:
     n, rows = block.weights.size, sum(len(layer.rows) for layer in block.layers)
     told = rows + kept_totals(product, block.axes, block.hides)[0].shape[0]
     shown = f"a block of {n} values, {rows} rows and {told - rows} totals"
-    many = len(mixed(product, block)) > _MOST_MIXED
-    if many or max(n, told) > _MOST_VALUES:
+    between = len(mixed(product, block))
+    if between > _MOST_MIXED or max(n, told) > _MOST:
         raise fail("certificate", shown, "is too large to be run exactly", "Join fewer attributes.")
-    fits("certificate", shown, 8 * max(2 * n * told, 4 * told**2), advice="Join fewer attributes.")
+    held = 8 * max(2 * n * told, 4 * told**2) + (8 * n * min(n, 2 * told) << between)
+    fits("certificate", shown, held, advice="Join fewer attributes.")
     gains = max((int(np.abs(own.integers.astype(object)).max(initial=0)) for own in _every_gain(block)), default=0)
     limit = _MOST_WRITTEN_OUT if n <= _LARGEST_WRITTEN_OUT else MOST_UNEVEN
     if unevenness(block) > limit or gains > _MOST_GAIN << block.gain_bits:
@@ -111,7 +116,8 @@ def unevenness(block: JoinedBlock) -> float:
 def mixed(product: ProductProblem, block: JoinedBlock) -> tuple[int, ...]:
     """Return the attributes outside a block whose values do not all have noise of their own."""
     subsets = [layer.keeps for layer in block.layers] + [own.keeps for own in _every_gain(block)]
-    return tuple(i for i in block.outside(len(product.sizes)) if any(i not in keeps for keeps in subsets))
+    several = [i for i in block.outside(len(product.sizes)) if product.sizes[i] > 1]
+    return tuple(i for i in several if any(i not in keeps for keeps in subsets))
 
 
 class Sector(NamedTuple):
@@ -131,49 +137,64 @@ class Sector(NamedTuple):
 
 
 def sectors(product: ProductProblem, block: JoinedBlock) -> Iterator[Sector]:
-    """Yield all sectors of a block.
+    """Yield all sectors of a block."""
+    yield from (sector(product, block, uneven) for uneven in _choices(mixed(product, block)))
+
+
+def _choices(between: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    return itertools.chain.from_iterable(itertools.combinations(between, k) for k in range(len(between) + 1))
+
+
+def sector(product: ProductProblem, block: JoinedBlock, uneven: tuple[int, ...]) -> Sector:
+    """Return what a block does on one sector.
 
     A number that is even over n_k values is sqrt(n_k) times a unit of E: sums over k and copies to all its values bring
     a factor of sqrt(n_k) each.
     """
-    between = mixed(product, block)
     S, kept = kept_totals(product, block.axes, block.hides)
-    unit, places = 2.0**-block.bits, -block.gain_bits
+    unit, between = 2.0**-block.bits, mixed(product, block)
     parts = [(layer.keeps, layer.rows * unit, layer.gains, len(layer.rows)) for layer in block.layers]
     parts.append((kept, S.toarray(), block.totals, 0))
-    for count in range(len(between) + 1):
-        for uneven in itertools.combinations(between, count):
-            told, gains, noisy = [np.empty((0, block.weights.size))], [np.empty((block.weights.size, 0))], 0
-            for keeps, rows, own, with_noise in parts:
-                if not set(uneven) <= set(keeps):
-                    continue  # summed over
-                summed = math.sqrt(math.prod(product.sizes[i] for i in between if i not in keeps))
-                told.append(summed * rows)
-                gain = np.zeros((rows.shape[1], len(rows)))
-                for part in own:
-                    if set(uneven) <= set(part.keeps):
-                        again = math.prod(product.sizes[i] for i in keeps if i not in part.keeps)
-                        gain += summed * again * np.ldexp(part.integers.astype(np.float64), places)
-                gains.append(gain)
-                noisy += with_noise
-            yield Sector(uneven, np.concatenate(told), np.concatenate(gains, axis=1), noisy)
+    told, gains, noisy = [np.empty((0, block.weights.size))], [np.empty((block.weights.size, 0))], 0
+    for keeps, rows, own, with_noise in parts:
+        if not set(uneven) <= set(keeps):
+            continue  # summed over
+        summed = math.sqrt(math.prod(product.sizes[i] for i in between if i not in keeps))
+        told.append(summed * rows)
+        gain = np.zeros((rows.shape[1], len(rows)))
+        for part in own:
+            if set(uneven) <= set(part.keeps):
+                again = math.prod(product.sizes[i] for i in keeps if i not in part.keeps)
+                gain += summed * again * np.ldexp(part.integers.astype(np.float64), -block.gain_bits)
+        gains.append(gain)
+        noisy += with_noise
+    return Sector(uneven, np.concatenate(told), np.concatenate(gains, axis=1), noisy)
 
 
 def keeps_totals(product: ProductProblem, block: JoinedBlock) -> bool:
-    """Whether the noise sums to zero over every total that its moves leave alone, but for rounding of the gains.
+    """Whether the noise changes public totals by no more than rounding of the gains, if there are any.
 
-    At a scale of 1 the deviation of such a sum is then below a hundredth of a record.
+    At a scale of 1 the deviation of every total that the moves leave alone is then below a hundredth of a record. Where
+    an attribute outside that is hidden has several components, or records come and go in some of them, its noise does
+    not know them apart.
     """
+    if not has_public_totals(product):
+        return True
+    apart = [i for i in block.hides if i not in block.axes]
+    if any(component_rows(product.edges[i], product.sizes[i]).nnz < product.sizes[i] for i in apart):
+        return False
+    if any(component_rows(product.edges[i], product.sizes[i]).shape[0] != 1 for i in apart):
+        return False
     S, kept = kept_totals(product, block.axes, block.hides)
     w = np.ldexp(block.weights.astype(np.float64), -block.bits)
-    largest = 0.0
-    for sector in sectors(product, block):
-        if S.shape[0] and set(sector.uneven) <= set(kept):
-            ends = S @ sector.gains  # S F = S - (S L) M, F being square and perhaps large
-            left = (S.toarray() - ends @ sector.told) / w
-            copies = math.prod(product.sizes[i] for i in mixed(product, block) if i not in kept)
-            spread = (left**2).sum(axis=1) + (ends[:, : sector.num_rows] ** 2).sum(axis=1)
-            largest = max(largest, copies * float(spread.max()))
+    between, largest = mixed(product, block), 0.0
+    copies = math.prod(product.sizes[i] for i in between if i not in kept)
+    for uneven in _choices(tuple(i for i in between if i in kept)):
+        own = sector(product, block, uneven)
+        ends = S @ own.gains  # S F = S - (S L) M, F being square and perhaps large
+        left = (S.toarray() - ends @ own.told) / w
+        spread = (left**2).sum(axis=1) + (ends[:, : own.num_rows] ** 2).sum(axis=1)
+        largest = max(largest, copies * float(spread.max(initial=0.0)))
     return largest <= _ROUNDING_OF_TOTALS
 
 
@@ -191,14 +212,15 @@ def joined_trace(product: ProductProblem, block: JoinedBlock) -> float:
     """Return what the noise of a block adds to the queries, at a scale of 1."""
     w = np.ldexp(block.weights.astype(np.float64), -block.bits)
     total = 0.0
-    for sector in sectors(product, block):
-        shares = [outside_share(product, block, term, sector.uneven) for term in product.terms]
+    for uneven in _choices(mixed(product, block)):
+        shares = [outside_share(product, block, term, uneven) for term in product.terms]
         if not any(shares):
             continue
-        total += _carried(product, block, shares, sector.gains[:, : sector.num_rows])
+        own = sector(product, block, uneven)
+        total += _carried(product, block, shares, own.gains[:, : own.num_rows])
         for start in range(0, w.size, _COLUMNS):
             columns = slice(start, min(start + _COLUMNS, w.size))
-            F = -sector.gains @ sector.told[:, columns]
+            F = -own.gains @ own.told[:, columns]
             F[np.arange(columns.start, columns.stop), np.arange(F.shape[1])] += 1.0
             total += _carried(product, block, shares, F / w[columns])
     return total

@@ -34,8 +34,8 @@ def _(
     """Derive sensitivity and error from the integers; the bounds are those given.
 
     Guarantees:
-        Every edge of the policy is hidden by exactly one block, whose factors have full column rank. The sensitivity is
-        the largest over the blocks, each for the edges that it hides, in whole numbers and rounded up.
+        Every edge of the policy is hidden by exactly one block; factors have full column rank. The sensitivity is the
+        largest over the blocks, each for the edges that it hides, in whole numbers and rounded up.
     """
     check_noise(noise, ("laplace",))
     product = product_view(problem, balls=True)
@@ -58,6 +58,9 @@ def _check_hides(product: ProductProblem, strategy: NoiseSum) -> None:
     moved = {i for i, edges in enumerate(product.edges) if len(edges)}
     once = len(hidden) == len(set(hidden)) and moved <= set(hidden) <= set(range(len(product.sizes)))
     joint = sum(len(hides) > 1 for hides in strategy.hides)
+    if joint and strategy.joined:
+        shown = f"blocks that hide {strategy.hides}, beside blocks that join attributes"
+        raise fail("certificate", shown, "cannot hide several attributes: totals would be put right for both", _AGAIN)
     if not once or joint > 1 or not all(strategy.hides) or len(strategy.hides) != len(strategy.blocks):
         seen = "must hide the edges of every attribute once, and several attributes in one block at most"
         raise fail("certificate", f"blocks that hide {strategy.hides}", seen, _AGAIN)

@@ -124,8 +124,7 @@ def bound(context: click.Context, /, as_json: bool, **_: object) -> None:
 def fit(context: click.Context, /, as_json: bool, devices: int | None, **_: object) -> None:
     """Search for the strategy of least error, certify it, write it as a bundle.
 
-    Takes --workload and --policy, or a problem FILE (see hdmm-bf init). Ctrl-C keeps the best so far, in B or in
-    interrupted.bf, and exits with 130.
+    Ctrl-C keeps the best so far, in B or in interrupted.bf, and exits with 130.
     """
     from hdmm_bf import policy as policies
     from hdmm_bf.fit import run

@@ -25,7 +25,7 @@ def problem_parameters(command: Command) -> Command:
     for add in (
         click.option("--policy", "-g", metavar="G", help="Spec such as line:64, or a graph file."),
         click.option("--workload", "-w", metavar="W", help="Spec such as all-range:64, or a file."),
-        click.option("--problem", metavar="FILE", help="The same as FILE; flags override it."),
+        click.option("--problem", metavar="FILE", help="Same as FILE (see hdmm-bf init); flags override it."),
         click.argument("file", required=False),
     ):
         command = add(command)

@@ -20,11 +20,17 @@ def indicators(edges: EdgeArray, n: int) -> RealMatrix:
     The public totals of a product are the products of these rows, one an attribute: a record that is in such a
     component for every attribute stays in it, and one that is not can disappear.
     """
+    return np.asarray(component_rows(edges, n).toarray(), dtype=np.float64)
+
+
+def component_rows(edges: EdgeArray, n: int) -> SparseMatrix:
+    """Return `indicators`, sparse."""
     u, v = edges[:, 0], np.where(edges[:, 1] == BOTTOM, n, edges[:, 1])
     graph = sp.csr_array((np.ones(len(edges)), (u, v)), shape=(n + 1, n + 1))
     _, labels = csgraph.connected_components(graph, directed=False)
-    components = np.unique(labels[:n][labels[:n] != labels[n]])
-    return np.asarray(labels[:n] == components[:, None], dtype=np.float64)
+    free = np.flatnonzero(labels[:n] != labels[n])
+    components, row = np.unique(labels[free], return_inverse=True)
+    return sp.csr_array((np.ones(free.size), (row, free)), shape=(components.size, n))
 
 
 def kept_totals(
@@ -34,12 +40,15 @@ def kept_totals(
 
     S is q x n over the values of `axes` together, one row for every product of components without BOTTOM of those of
     them that are hidden and of values of the others; there is one such total for every value of the attributes outside
-    `axes` that are kept: those that are not hidden. No total is left alone where a record can come or go outside.
+    `axes` that are kept: those that are not hidden. Outside, sums are over all values of an attribute, so none is used
+    where a record can come or go there.
     """
     kept = tuple(i for i in range(len(product.sizes)) if i not in axes and i not in hides)
     gone = any(np.any(product.edges[i][:, 1] == BOTTOM) for i in hides if i not in axes)
     parts = [
-        sp.csr_array(indicators(product.edges[i], product.sizes[i]) if i in hides else sp.eye_array(product.sizes[i]))
+        component_rows(product.edges[i], product.sizes[i])
+        if i in hides
+        else sp.csr_array(sp.eye_array(product.sizes[i]))
         for i in axes
     ]
     S = sp.csr_array(reduce(lambda left, right: sp.kron(left, right, format="csr"), parts))
@@ -50,5 +59,5 @@ def kept_totals(
 
 def has_public_totals(product: ProductProblem) -> bool:
     """Whether some total is public."""
-    counts = [len(indicators(edges, n)) for edges, n in zip(product.edges, product.sizes, strict=True)]
+    counts = [int(component_rows(edges, n).shape[0]) for edges, n in zip(product.edges, product.sizes, strict=True)]
     return math.prod(counts) > 0

@@ -18,11 +18,12 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
+from jaxtyping import Bool
 
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import AnyArray, IndexArray, RealMatrix, RealVector
 from hdmm_bf.certificate import Certificate
-from hdmm_bf.certificate.joined import keeps_totals
+from hdmm_bf.certificate.joined import check_joined, keeps_totals
 from hdmm_bf.data.tables import Tables
 from hdmm_bf.matrix import apply_factors
 from hdmm_bf.problem.product import ProductProblem, incidence
@@ -37,6 +38,9 @@ from hdmm_bf.release.row_noise import draw_rows, row_scales
 from hdmm_bf.release.whole_numbers import Enclosed, along, enclosed_inverse, from_limbs, limbs
 from hdmm_bf.strategies.records import AnyTensor, Block, NoiseSum
 from hdmm_bf.workload import Boxes, Workload
+
+_EACH = 100
+"""Bytes for every number of noise, as Python's own whole number and in limbs."""
 
 
 def enclosed_factors(product: ProductProblem, block: Block, bits: int) -> list[Enclosed]:
@@ -68,6 +72,8 @@ class ExactNoise:
     def __init__(self, product: ProductProblem, strategy: NoiseSum) -> None:
         self._product, self._strategy = product, strategy
         self._factors: dict[int, list[list[Enclosed]]] = {}
+        for block in strategy.joined:
+            check_joined(product, block)
         self.joined = [JoinedNoise(product, block) for block in strategy.joined]
         self._at(FIRST_BITS)
 
@@ -129,7 +135,8 @@ class NoiseRecovery(ProductRecovery):
     def measure(self, data: Tables, settled: Plan) -> list[AnyArray]:
         """Return the counts; a strategy that cannot be run exactly is refused here, whatever the data."""
         sizes = self.product.sizes
-        fits("release", f"{math.prod(sizes)} cells", math.prod(sizes) * 400, advice="Use Gaussian noise.")
+        needed = 400 * math.prod(sizes) + _EACH * self.noise_size + 8 * sum(n**2 for n in sizes)
+        fits("release", f"{math.prod(sizes)} cells", needed, advice="Use Gaussian noise.")
         _ = self.exact
         return [np.asarray(data.table(range(len(sizes)))).reshape(sizes)]
 
@@ -162,6 +169,11 @@ class NoiseRecovery(ProductRecovery):
     @cached_property
     def _totals_are_kept(self) -> bool:
         return all(keeps_totals(self.product, block) for block in self.strategy.joined)
+
+    def public_queries(self, workload: Workload) -> Bool[np.ndarray, " m"]:
+        """Return which queries are public, and so exact: none where noise does not keep public totals."""
+        found = super().public_queries(workload)
+        return found if self._totals_are_kept else np.zeros_like(found)
 
     def least_scale(self, settled: Plan) -> float:
         """Return the least scale of Laplace noise on a whole number."""

@@ -145,15 +145,46 @@ def test_a_block_of_rows_whose_covariances_do_not_fit_in_memory_is_refused():
 
 
 def test_a_block_with_more_sectors_than_can_be_looked_at_is_refused():
-    """Eleven attributes outside that a layer sums over: 2^11 sectors; ten are looked at."""
-    for count in (10, 11):
-        sizes = "x".join(["2", *["1"] * count])
-        problem = bf.problem(f"identity:{sizes}", policies.parse("product:unbounded:2" + ",empty:1" * count))
+    """Nine attributes outside that a layer sums over: 2^9 sectors; eight are looked at. One value is no attribute."""
+    for count, size in ((8, 2), (9, 2), (20, 1)):
+        sizes = "x".join(["2", *[str(size)] * count])
+        problem = bf.problem(f"identity:{sizes}", policies.parse("product:unbounded:2" + f",empty:{size}" * count))
         own = block((0,), (0,), [1, 1], [((), [[1, 1]], [((), [[1], [1]])])])
-        if count == 11:
+        if count == 9:
             refused(problem, own, "too large to be run exactly")
         else:
-            assert fitted(problem, own).unit_error > 0
+            assert certify(NoiseSum((), (), "by hand", (own,)), problem, noise="laplace", proof=None).unit_error > 0
+
+
+def test_noise_that_does_not_fit_in_memory_is_refused_before_anything_is_drawn():
+    """Ten thousand rows of zeros in a table of 700,000 values are kilobytes in a file, and 50 GB of noise."""
+    problem = bf.problem("marginals:2x1000x700:1", policies.parse("product:unbounded:2,empty:1000,empty:700"))
+    zeros = np.zeros((10_000, 2))
+    fit = fitted(problem, block((0,), (0,), [1, 1], [((1, 2), zeros, [((1, 2), zeros.T)])]))
+    with pytest.raises(bf.InputError, match="memory"):
+        bf.release(fit, np.zeros(1_400_000, dtype=np.int64), epsilon=1.0)
+
+
+def test_a_layer_that_keeps_a_joined_attribute_is_not_run():
+    """What a release is about to use is checked again, also where a fit was put together by hand."""
+    problem = bf.problem("identity:2x2", policies.parse("product:unbounded:2,empty:2"))
+    good = block((0, 1), (0,), [1] * 4, [((), [[1] * 4], [((), [[0]] * 4)])])
+    fit = fitted(problem, good)
+    bad = dataclasses.replace(good, layers=(dataclasses.replace(good.layers[0], keeps=(0,)),))
+    changed = dataclasses.replace(fit, strategy=NoiseSum((), (), "by hand", (bad,)))
+    with pytest.raises(bf.InputError, match="does not fit the domain"):
+        bf.release(changed, [1, 2, 3, 4], epsilon=1.0)
+
+
+def test_totals_of_components_outside_are_stated_as_they_are():
+    """A component's total is public; noise for all of them does not know it, and says so in its deviations."""
+    policy = policies.product(policies.line(3), policies.from_edges([0, 2], [1, -1], 3))
+    problem = bf.problem("identity:3x3", policy)
+    fit = fitted(problem, block((0,), (0, 1), [64, 1, 1], []))
+    truth = np.zeros(9, dtype=np.int64)
+    drawn = np.array([bf.release(fit, truth, epsilon=64.0).answers for _ in range(400)])
+    stated = bf.release(fit, truth, epsilon=64.0).stddev
+    np.testing.assert_allclose(drawn.std(axis=0), stated, rtol=0.35, atol=1e-6)
 
 
 def test_where_nothing_is_protected_nothing_is_off():

@@ -11,14 +11,19 @@ from hdmm_bf._types import AnyArray, EdgeArray
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.strategies.records import JoinedBlock
 
-_LARGEST = 2**62
-"""Sums of sizes along a column must stay below: they are exact in 64 bits."""
+_LARGEST = 2.0**61
+"""Twice sums of sizes along a column must stay below: they are exact in 64 bits."""
+
+_PORTION = 2**22
+"""Numbers that are looked at together."""
 
 
 def fits_in_words(block: JoinedBlock) -> bool:
-    """Whether the loss of every edge is exact in 64 bits."""
-    rows = sum(int(np.abs(layer.rows.astype(object)).sum(axis=0).max()) for layer in block.layers if layer.rows.size)
-    return 2 * (int(block.weights.max()) + rows) < _LARGEST
+    """Whether the loss of every edge is exact in 64 bits; sums in floating point are off by far less than a half."""
+    sizes = block.weights.astype(np.float64)
+    for layer in block.layers:
+        sizes = sizes + np.abs(layer.rows.astype(np.float64)).sum(axis=0)
+    return 2 * float(sizes.max()) < _LARGEST
 
 
 def joined_sensitivity(sizes: Sequence[int], edges: Sequence[EdgeArray], block: JoinedBlock) -> int:
@@ -37,13 +42,15 @@ def joined_sensitivity(sizes: Sequence[int], edges: Sequence[EdgeArray], block: 
 def _along(sizes: Sequence[int], edges: Sequence[EdgeArray], block: JoinedBlock, attribute: int) -> int:
     """The largest loss along one of the joined attributes."""
     place, shape = block.axes.index(attribute), [sizes[i] for i in block.axes]
+    own = [layer.rows for layer in block.layers] or [np.zeros((0, block.weights.size), dtype=np.int64)]
+    rows = np.moveaxis(np.concatenate(own).reshape(-1, *shape), place + 1, 0)  # the attribute, rows, the others
     weights = np.moveaxis(block.weights.reshape(shape), place, 0)
-    layers = [np.moveaxis(layer.rows.reshape(-1, *shape), place + 1, 0) for layer in block.layers]
-    largest = 0
-    for u, v in edges[attribute].tolist():
-        losses: AnyArray = weights[u] if v == BOTTOM else weights[u] + weights[v]
-        for rows in layers:  # the attribute, rows, the other joined attributes
-            losses = losses + np.abs(rows[u] if v == BOTTOM else rows[u] - rows[v]).sum(axis=0)
+    portion, largest = max(1, _PORTION // max(rows[0].size, weights[0].size)), 0
+    for start in range(0, len(edges[attribute]), portion):
+        u, v = edges[attribute][start : start + portion].T
+        stays = (v != BOTTOM).reshape(-1, *[1] * (weights.ndim - 1))
+        moved = np.abs(rows[u] - stays[:, None] * rows[v]).sum(axis=1)
+        losses: AnyArray = weights[u] + stays * weights[v] + moved
         largest = max(largest, int(losses.max()))
     return largest
 

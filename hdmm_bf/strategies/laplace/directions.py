@@ -133,7 +133,7 @@ class Candidates:
     def offer(self, attribute: int, sketch: JoinedSketch, error: float) -> None:
         """Keep a joined block that a search for one attribute found, if it is the best for what it hides."""
         known = self.joined.get(sketch.hides)
-        if known is None or error < known[1]:
+        if error > 0 and (known is None or error < known[1]):
             self.joined[sketch.hides], self._searched[sketch.hides] = (sketch, error), attribute
 
     def is_taken_in(self, attribute: int) -> bool:

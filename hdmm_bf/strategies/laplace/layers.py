@@ -30,7 +30,7 @@ from hdmm_bf.objectives import limits
 from hdmm_bf.objectives.descent import descending
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import ProductProblem
-from hdmm_bf.problem.public_totals import kept_totals
+from hdmm_bf.problem.public_totals import component_rows, kept_totals
 from hdmm_bf.strategies.gaussian.sketch import JoinedSketch
 from hdmm_bf.strategies.laplace.directions import SumDraft
 from hdmm_bf.strategies.laplace.factors import own_policy, tree_rows
@@ -100,14 +100,26 @@ def applies(product: ProductProblem) -> bool:
 def spines(product: ProductProblem) -> list[int]:
     """Return the attributes that may be the spine, the one that has most to gain first.
 
-    That is one whose policy is neither complete nor empty nor a star, then one whose queries are no counts, then the
-    largest. Its values and the layers must not be too many.
+    Public totals must be known to the noise, so of every other attribute either all values are one component, or all
+    records can come and go. First are those whose policy is neither complete nor empty nor a star, then those whose
+    queries are no counts, then the largest. Values and layers must not be too many.
     """
     d, found = len(product.sizes), []
+    parts = [component_rows(edges, n) for n, edges in zip(product.sizes, product.edges, strict=True)]
+    plain = [
+        not len(edges) or own.shape[0] == 0 or (own.shape[0] == 1 and own.nnz == n)
+        for own, n, edges in zip(parts, product.sizes, product.edges, strict=True)
+    ]
     for i, (n, edges) in enumerate(zip(product.sizes, product.edges, strict=True)):
         alike = len(edges) in (0, n * (n - 1) // 2) or bool(np.all(edges[:, 1] == BOTTOM))
         counts = all(_is_even(term.grams[i]) for term in product.terms)
-        if 1 < n <= _MOST_VALUES and d - 1 <= _MOST_OUTSIDE and len(kept_by_layers(product, i)) <= _MOST_LAYERS:
+        known = all(plain[:i] + plain[i + 1 :])
+        if (
+            known
+            and 1 < n <= _MOST_VALUES
+            and d - 1 <= _MOST_OUTSIDE
+            and len(kept_by_layers(product, i)) <= _MOST_LAYERS
+        ):
             found.append(((not alike, not counts, n), i))
     return [i for _, i in sorted(found, reverse=True)]
 

@@ -27,6 +27,14 @@ _SHARES = (1.0, 0.99, 0.98, 0.96, 0.93, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)
 _LEAST = 1e-3
 """What must be left for rows on totals."""
 
+_FLOOR = 2.0**-12
+"""The least weight of a value: on the grid there is no other."""
+
+_EVEN = 2.0**-7
+"""The least weight from which on errors may be computed as differences, at a tenth of the cost."""
+
+_COLUMNS = 256
+
 
 def with_another(problem: Joined, sketch: JoinedSketch) -> Iterator[tuple[JoinedSketch, float]]:
     """Yield, for every other attribute with edges that is joined, rows that also hide its moves, and their error.
@@ -35,6 +43,8 @@ def with_another(problem: Joined, sketch: JoinedSketch) -> Iterator[tuple[Joined
         Every edge of both attributes loses at most 1.
     """
     product = problem.product
+    if np.any(product.edges[problem.attribute][:, 1] == BOTTOM):
+        return  # who comes or goes changes the totals that the other attribute's moves are told by
     for other in problem.axes:
         if other != problem.attribute and len(product.edges[other]):
             found = _taking_in(problem, sketch, other)
@@ -43,21 +53,24 @@ def with_another(problem: Joined, sketch: JoinedSketch) -> Iterator[tuple[Joined
 
 
 def _taking_in(problem: Joined, sketch: JoinedSketch, other: int) -> tuple[JoinedSketch, float] | None:
-    """The best share of the budget; the error has one minimum in it, so the search ends where it rises."""
+    """Try smaller and smaller shares of the budget until the error rises."""
     ((keeps, rows),) = sketch.layers
     hides = tuple(sorted((problem.attribute, other)))
     S = kept_totals(problem.product, problem.axes, hides)[0].toarray()
-    lost = _losses(problem, sketch.weights, rows, other)
     best: tuple[JoinedSketch, float] | None = None
     for share in _SHARES:
-        left = 1 - share * lost
+        raised = bool(np.any(share * sketch.weights < _FLOOR))
+        room = share + 2 * _FLOOR * raised  # an edge changes two values
+        w = np.maximum(share * sketch.weights, _FLOOR) / max(room, 1.0)
+        own = share * rows / max(room, 1.0)
+        left = 1 - _losses(problem, w, own, other)
         if left.min() < _LEAST:
             continue
-        more = np.vstack([share * rows, _on_totals(problem, other, left)])
-        error = _error(problem, share * sketch.weights, more, S)
+        more = np.vstack([own, _on_totals(problem, other, left)])
+        error = _error(problem, w, more, S)
         if best is not None and error >= best[1]:
             break
-        best = JoinedSketch(sketch.axes, hides, share * sketch.weights, ((keeps, more),)), error
+        best = JoinedSketch(sketch.axes, hides, w, ((keeps, more),)), error
     return best
 
 
@@ -98,11 +111,29 @@ def _on_totals(problem: Joined, other: int, left: RealMatrix) -> RealMatrix:
 
 @la.in_float64
 def _error(problem: Joined, weights: RealVector, rows: RealMatrix, S: RealMatrix) -> float:
-    """The unit error of least squares: tr(V D) - tr((M D M^T + R)^-1 M D V D M^T), R being 0 on totals."""
-    D = weights**-2
-    MD = np.vstack([rows, S]) * D
-    B = MD @ np.vstack([rows, S]).T
-    noisy: IndexArray = np.arange(len(rows))
+    """The unit error of least squares.
+
+    It is tr(V D) - tr((M D M^T + R)^-1 M D V D M^T), R being 0 on totals, or, where noise on single values is so large
+    that nothing would be left of the difference, tr(V F D F^T) + tr(V K R K^T) with gains K and F = I - K M.
+    """
+    D, M, p = weights**-2, np.vstack([rows, S]), len(rows)
+    MD = M * D
+    B = MD @ M.T
+    noisy: IndexArray = np.arange(p)
     B[noisy, noisy] += 1.0
-    through = problem.V.rows(MD)
-    return float(problem.diagonal @ D - np.trace(np.linalg.solve(B, through @ MD.T)))
+    if weights.min() >= _EVEN:
+        through = problem.V.rows(MD)
+        return float(problem.diagonal @ D - np.trace(np.linalg.solve(B, through @ MD.T)))
+    gains = np.linalg.solve(B, MD)  # K^T
+    total = _carried(problem, gains[:p])
+    for start in range(0, weights.size, _COLUMNS):
+        columns = slice(start, min(start + _COLUMNS, weights.size))
+        F = -M[:, columns].T @ gains
+        F[np.arange(len(F)), np.arange(columns.start, columns.stop)] += 1.0
+        total += _carried(problem, F / weights[columns, None])
+    return total
+
+
+def _carried(problem: Joined, vectors: RealMatrix) -> float:
+    """The squared size of vectors, one a row, in all queries."""
+    return float(np.vdot(problem.V.rows(vectors), vectors))
