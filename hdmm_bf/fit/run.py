@@ -180,7 +180,7 @@ def _structure(problem: Problem, options: FitOptions) -> ProductProblem | None:
     """Return the product structure to search in, also where dense matrices would not be ready within a time limit."""
     if _is_hurried(problem, options):
         product = as_product(problem)
-        if product is not None and not is_public(problem):
+        if product is not None:
             return product
     return structured(problem, options.noise, options.family)
 
@@ -190,6 +190,8 @@ def _is_hurried(problem: Problem, options: FitOptions) -> bool:
     plain = options.noise == "gaussian" and problem.goal.kind == "total"
     free = options.family is None and options.start is None and options.mesh is None and options.max_steps is None
     if options.max_seconds is None or not (plain and free) or problem.policy.num_cells < _FEWEST_HURRIED:
+        return False
+    if is_large(problem, "gaussian") or is_public(problem):
         return False
     return dense_seconds(problem, "gaussian") > _HURRIED * options.max_seconds
 

@@ -90,13 +90,13 @@ def test_the_loss_of_the_search_has_the_slope_that_it_states(name):
 def test_tables_written_out_are_the_layers(name):
     problem = problem_of(name)
     product = as_product(problem)
-    draft = next(layers.steps(product, seed=3))
+    *_, draft = itertools.islice(layers.steps(product, seed=3), 12)  # as many as `tables` takes at a time
     rows = tables.written_out(product, draft.sketches[0])
     P = np.array(list(moves(problem, range(len(product.sizes)))), dtype=float).T
     largest = np.abs(rows @ P).sum(axis=0).max()
     assert 1 - 1e-6 < largest <= 1 + 1e-12
     made = next(tables.steps(problem, seed=3))
-    assert made.error == pytest.approx(draft.error, rel=1e-6)
+    assert made.error == pytest.approx(draft.error, rel=1e-5)
 
 
 def test_marginals_share_what_they_tell():
@@ -112,7 +112,7 @@ def test_marginals_share_what_they_tell():
 def test_small_tables_are_measured_together_where_matrices_are_written_out():
     """Identity on the cells, where dense searches ended before, has 1304."""
     fit = bf.fit(
-        "marginals:10x6x2:2", "product:line:10,bounded:6,empty:2", noise="laplace", family="tables", max_steps=9
+        "marginals:10x6x2:2", "product:line:10,bounded:6,empty:2", noise="laplace", family="tables", max_steps=3
     )
     assert fit.unit_error < 950
 

@@ -5,6 +5,7 @@ There other families continue from it, and every entry of the rows can be change
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from functools import reduce
 
@@ -22,6 +23,9 @@ NAME = "tables"
 LARGEST_CELLS = 1200
 """Cells up to which rows are written out."""
 
+_TOGETHER = 12
+"""Steps of `layers` in one of this family: what is half-way is no start for others."""
+
 
 def applies(problem: Problem) -> bool:
     """Whether the queries are several products, and rows in tables can be searched."""
@@ -38,13 +42,14 @@ def possible(problem: Problem) -> bool:
 
 
 def steps(problem: Problem, *, seed: int) -> Iterator[Draft]:
-    """Yield the best rows after every step of the search for layers, written out over the cells."""
+    """Yield the best rows after several steps of the search for layers, written out over the cells."""
     product = as_product(problem)
     if product is None:
         return
     best: Draft | None = None
-    for found in layers.steps(product, seed=seed):
-        (sketch,) = found.sketches
+    search = layers.steps(product, seed=seed)
+    while some := list(itertools.islice(search, _TOGETHER)):
+        (sketch,) = some[-1].sketches
         assert isinstance(sketch, JoinedSketch), "layers are one joined block"
         rows = problem.grounding.columns(written_out(product, sketch))
         made = draft(problem, "vertex", rows, norm="L1", origin=NAME)
@@ -72,5 +77,5 @@ FAMILY = Family(
     applies=applies,
     possible=possible,
     needs="needs a product policy, and a workload of products",
-    turns=Turns(look=3, stale=12),
+    turns=Turns(look=3, stale=6),
 )
