@@ -48,6 +48,9 @@ MOST_CELLS = 2**22
 """Cells up to which noise is added to each."""
 
 _FEWEST_EDGES = 3
+_MINOR = 0.1
+"""Share of the error along another attribute below which rows for an attribute wait for it."""
+
 _STALE = 40
 """Steps of a search along a tree without gain after which it ends."""
 
@@ -119,6 +122,7 @@ class Candidates:
         self._errors: dict[int, tuple[Factor, RealVector]] = {}
         self.joined: dict[tuple[int, ...], tuple[JoinedSketch, float]] = {}
         self._searched: dict[tuple[int, ...], int] = {}
+        self.searching: set[int] = set()
         for i, (edges, n) in enumerate(zip(product.edges, product.sizes, strict=True)):
             self.stars[i] += made.stars(n)
             self.owns[i] += made.owns(edges, n) if i in self.moved else []
@@ -142,6 +146,17 @@ class Candidates:
         blocks = () if found is None else found.sketches
         own = [sketch.hides for sketch in blocks if isinstance(sketch, JoinedSketch) and attribute in sketch.hides]
         return any(self._searched[hides] != attribute for hides in own)
+
+    def is_minor(self, attribute: int) -> bool:
+        """Whether little error is left along an attribute while rows are searched for another one that has far more."""
+        left = {i: self._least_alone(i) for i in self.moved}
+        others = [left[i] for i in self.searching - {attribute}]
+        return left[attribute] < _MINOR * max(others, default=0.0)
+
+    def _least_alone(self, attribute: int) -> float:
+        """The least error of a block that hides one attribute alone."""
+        known = [self._block(attribute, None, None), self.joined.get((attribute,))]
+        return min((part[1] for part in known if part is not None), default=math.inf)
 
     def best(self, own: str | None = None, star: str | None = None, name: str = NAME) -> SumDraft | None:
         """Return the sum of the best blocks, of factors of given names or of any; None where there are none."""
@@ -272,13 +287,13 @@ def steps(
     """
     trees = [_tree_steps(product, candidates, i, seed) for i in candidates.moved]
     rows = [_star_steps(candidates, i, search_) for i, search_ in enumerate(searched)]
-    over_several = [_joined_steps(product, candidates, i, seed) for i in candidates.moved if together]
+    over_several = _all_joined_steps(product, candidates, seed) if together else []
     yield from _bests(candidates, itertools.chain([0.0], in_turn([*rows, *trees, *over_several])))
 
 
 def steps_over_several(product: ProductProblem, candidates: Candidates, seed: int) -> Iterator[SumDraft]:
     """Yield the best sum after every step of the searches for rows over several attributes, and of no other."""
-    yield from _bests(candidates, in_turn([_joined_steps(product, candidates, i, seed) for i in candidates.moved]))
+    yield from _bests(candidates, in_turn(_all_joined_steps(product, candidates, seed)))
 
 
 def _bests(candidates: Candidates, searched: Iterator[float]) -> Iterator[SumDraft]:
@@ -324,10 +339,23 @@ def _tree_steps(product: ProductProblem, candidates: Candidates, i: int, seed: i
         yield least
 
 
+def _all_joined_steps(product: ProductProblem, candidates: Candidates, seed: int) -> list[Iterator[float]]:
+    """Return the searches for rows over several attributes, one for the moves along each."""
+
+    def steps_of(i: int) -> Iterator[float]:
+        yield from _joined_steps(product, candidates, i, seed)
+        candidates.searching.discard(i)
+
+    candidates.searching.update(i for i in candidates.moved if len(joined.joined_axes(product, i)) > 1)
+    return [steps_of(i) for i in candidates.moved]
+
+
 def _joined_steps(product: ProductProblem, candidates: Candidates, i: int, seed: int) -> Iterator[float]:
     """Search rows over several attributes at once; others may take in the moves along this one, and it theirs."""
     axes = joined.joined_axes(product, i)
     problem = joined.Joined(product, i, axes) if len(axes) > 1 else None
+    while problem is not None and candidates.is_minor(i):
+        yield math.inf
     for sketch, error in joined.steps(product, i, seed=seed):
         candidates.offer(i, sketch, error)
         for shared in [] if problem is None else with_another(problem, sketch):

@@ -6,8 +6,8 @@
 Products of rows spend the budget of a cell as a product over the attributes. Rows that are boxes, long along one
 attribute and short along another, spend it better: 20 % less error for all ranges of 24 x 24 cells. Totals are known
 exactly: rows are projected along them (`Totals`). The rows that descents end at are bumps side by side, so they start
-from such bumps, in a race of shapes, and from random boxes; the best is shaken and descends again. Attributes whose
-queries hardly overlap are left out, where every value then has noise of its own.
+from such bumps, in a race of shapes, and go on from the best, shaken, with random boxes; then it is shaken again.
+Attributes whose queries hardly overlap are left out, where every value then has noise of its own.
 """
 
 from __future__ import annotations
@@ -252,15 +252,19 @@ def steps(
     before = math.inf
     while least < before * (1 - schedule.worth) and not limits.ending():
         before = least
-        shaken = best * np.exp(rng.normal(0, schedule.shake, best.shape)) + schedule.shaken * rng.random(best.shape)
-        for Theta, error in _followed(problem, shaken, schedule):
+        for Theta, error in _followed(problem, _shaken(best, rng, schedule), schedule):
             if error < least:
                 best, least = Theta, error
                 yield problem.sketch(Theta), error
 
 
+def _shaken(Theta: RealMatrix, rng: np.random.Generator, schedule: Schedule) -> RealMatrix:
+    """Return rows near some: every entry times a random number, and a little more everywhere."""
+    return Theta * np.exp(rng.normal(0, schedule.shake, Theta.shape)) + schedule.shaken * rng.random(Theta.shape)
+
+
 def _tried(problem: Joined, rng: np.random.Generator, schedule: Schedule) -> Iterator[tuple[RealMatrix, float]]:
-    """Yield where descents are: a race of bumps, the worse half left out after every part; then random boxes."""
+    """Yield where descents are: a race of bumps, the worse half left out after every part; then the best, with boxes."""
     n = problem.diagonal.size
     raced = [B + schedule.rough * rng.random(B.shape) for B in _shapes(problem, schedule)]
     while len(raced) > 1:  # one descent at a time: what each remembers of its steps takes more than its rows
@@ -268,12 +272,14 @@ def _tried(problem: Joined, rng: np.random.Generator, schedule: Schedule) -> Ite
         reached = sorted((found for found in parts if found is not None), key=lambda found: found[1])
         yield from reached[:1]
         raced = [Theta for Theta, _ in reached[: len(reached) // 2]]
+    best = np.empty((0, n))
     for Theta in raced:
-        yield from _followed(problem, Theta, schedule)
+        for best, error in _followed(problem, Theta, schedule):
+            yield best, error
     for cells in schedule.cells_a_row:
-        count = max(schedule.fewest_rows, n // cells)
-        start = schedule.height * boxes(rng, count, problem.shape) + schedule.rough * rng.random((count, n))
-        yield from _followed(problem, start, schedule)
+        count = max(schedule.fewest_rows, n // cells - len(best))
+        more = schedule.height * boxes(rng, count, problem.shape) + schedule.rough * rng.random((count, n))
+        yield from _followed(problem, np.vstack([_shaken(best, rng, schedule), more]), schedule)
 
 
 def _shapes(problem: Joined, schedule: Schedule) -> list[RealMatrix]:
