@@ -264,7 +264,7 @@ def _shaken(Theta: RealMatrix, rng: np.random.Generator, schedule: Schedule) -> 
 
 
 def _tried(problem: Joined, rng: np.random.Generator, schedule: Schedule) -> Iterator[tuple[RealMatrix, float]]:
-    """Yield where descents are: a race of bumps, the worse half left out after every part; then the best, with boxes."""
+    """Yield where descents are: a race of bumps, the worse half left out after a part; then the best, with boxes."""
     n = problem.diagonal.size
     raced = [B + schedule.rough * rng.random(B.shape) for B in _shapes(problem, schedule)]
     while len(raced) > 1:  # one descent at a time: what each remembers of its steps takes more than its rows
