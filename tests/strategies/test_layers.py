@@ -24,6 +24,7 @@ PROBLEMS = {
     "a tree, and one that comes and goes": ("marginals:5x3:1", policies.product(CUSTOM, policies.unbounded(3))),
     "complete attributes": ("marginals:3x4x2:2", policies.parse("sensitive:3x4x2:0,1")),
     "a threshold": ("marginals:6x3:1", policies.product(policies.parse("threshold:6:2"), policies.bounded(3))),
+    "a spine of values by themselves": ("marginals:3x2x2:2", policies.parse("product:empty:3,bounded:2,empty:2")),
     "ranges beside tables": (
         bf.workload.union(bf.workload.parse("all-range:8x3"), bf.workload.parse("marginals:8x3:1")),
         policies.parse("product:line:8,bounded:3"),

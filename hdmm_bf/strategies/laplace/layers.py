@@ -349,6 +349,8 @@ def _gram(layer: Layer, own: RealVector, B: RealMatrix) -> RealMatrix:
 
 def _inverse(M: RealMatrix, free: RealMatrix | None) -> RealMatrix | None:
     """M^-1, on the free directions where totals are known; None where it cannot be had."""
+    if free is not None and not free.shape[1]:  # all is known
+        return np.zeros_like(M)
     lower = la.inverse(M if free is None else free.T @ M @ free)
     if lower is None:
         return None
@@ -372,8 +374,10 @@ def steps(product: ProductProblem, *, seed: int, schedule: Schedule = _SCHEDULE)
             continue
         tried.add(kind)
         for draft in _descents(problem, rng):
-            best = draft if best is None or draft.error < best.error else best
-            yield best
+            if 0 < draft.error < (math.inf if best is None else best.error):
+                best = draft
+            if best is not None:
+                yield best
         if limits.ending():
             return
 

@@ -112,7 +112,7 @@ def _steps(
 ) -> Iterator[Progress[SumDraft, None]]:
     """Yield the best floor, then what the families find; `reached` gets the least error of every name."""
     for group in _drafts(product, names, seed) if product.threshold is None else balls.drafts(product, seed):
-        for draft in group:
+        for draft in (known for known in group if known.error < math.inf):
             reached[draft.name] = min(draft.error, reached.get(draft.name, math.inf))
         best = min(group, key=lambda draft: draft.error)
         yield Progress(best.error, bound, best, None)
