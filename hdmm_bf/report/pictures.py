@@ -88,8 +88,10 @@ def _(_: EdgeStrategy) -> str:
 
 @_columns.register
 def _(strategy: NoiseSum) -> str:
+    joined, several = len(strategy.joined), any(len(block.hides) > 1 for block in strategy.joined)
+    if several and strategy.num_blocks == 1:
+        return "1 block of noise for all kinds of moves, by rows over several attributes or in several tables at once"
     blocks = f"{strategy.num_blocks} block{'s' if strategy.num_blocks > 1 else ''} of noise, one for every kind of move"
-    joined = len(strategy.joined)
     return f"{blocks}, {joined} of them over several attributes at once" if joined else f"{blocks}, products"
 
 
