@@ -33,6 +33,9 @@ _FLOOR = 2.0**-12
 _EVEN = 2.0**-7
 """The least weight from which on errors may be computed as differences, at a tenth of the cost."""
 
+_WRITTEN_OUT = 2048
+"""Values beyond which certificates write no covariance out, so that weights must be less uneven."""
+
 _COLUMNS = 256
 
 
@@ -57,16 +60,19 @@ def _taking_in(problem: Joined, sketch: JoinedSketch, other: int) -> tuple[Joine
     ((keeps, rows),) = sketch.layers
     hides = tuple(sorted((problem.attribute, other)))
     S = kept_totals(problem.product, problem.axes, hides)[0].toarray()
+    floor, most = (_EVEN, 2.0**13) if sketch.weights.size > _WRITTEN_OUT else (_FLOOR, 2.0**21)
     best: tuple[JoinedSketch, float] | None = None
     for share in _SHARES:
-        raised = bool(np.any(share * sketch.weights < _FLOOR))
-        room = share + 2 * _FLOOR * raised  # an edge changes two values
-        w = np.maximum(share * sketch.weights, _FLOOR) / max(room, 1.0)
+        raised = bool(np.any(share * sketch.weights < floor))
+        room = share + 2 * floor * raised  # an edge changes two values
+        w = np.maximum(share * sketch.weights, floor) / max(room, 1.0)
         own = share * rows / max(room, 1.0)
         left = 1 - _losses(problem, w, own, other)
         if left.min() < _LEAST:
             continue
         more = np.vstack([own, _on_totals(problem, other, left)])
+        if float((w + np.abs(more).sum(axis=0)).max()) > most * float(w.min()):
+            continue  # the certificate could not state its error
         error = _error(problem, w, more, S)
         if best is not None and error >= best[1]:
             break
