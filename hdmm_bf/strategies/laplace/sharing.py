@@ -56,11 +56,17 @@ def with_another(problem: Joined, sketch: JoinedSketch) -> Iterator[tuple[Joined
 
 
 def _taking_in(problem: Joined, sketch: JoinedSketch, other: int) -> tuple[JoinedSketch, float] | None:
+    """The best share of the budget; with heavier least weights only where rows are too uneven otherwise."""
+    found = (_best_share(problem, sketch, other, floor) for floor in (_FLOOR, 4 * _FLOOR, 8 * _FLOOR, _EVEN))
+    return next((own for own in found if own is not None), None)
+
+
+def _best_share(problem: Joined, sketch: JoinedSketch, other: int, floor: float) -> tuple[JoinedSketch, float] | None:
     """Try smaller and smaller shares of the budget until the error rises."""
     ((keeps, rows),) = sketch.layers
     hides = tuple(sorted((problem.attribute, other)))
     S = kept_totals(problem.product, problem.axes, hides)[0].toarray()
-    floor, most = (_EVEN, 2.0**13) if sketch.weights.size > _WRITTEN_OUT else (_FLOOR, 2.0**21)
+    most = 0.98 * 2.0**14 if sketch.weights.size > _WRITTEN_OUT else 2.0**21
     best: tuple[JoinedSketch, float] | None = None
     for share in _SHARES:
         raised = bool(np.any(share * sketch.weights < floor))
