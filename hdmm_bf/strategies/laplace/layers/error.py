@@ -1,23 +1,10 @@
-"""Rows in several tables that share what they tell: unions of products under Laplace noise, solved together.
-
-One attribute, the *spine*, has rows of any kind; of the others a layer keeps some and sums over the rest. The layer
-that keeps L measures rows T_L on the spine for every value of L, and every cell has noise of its own besides. All is
-the same for all values of the others, so least squares fall apart into sectors, one for every set A of them:
-
-    error = sum_A tr(V_A M_A^-1),    M_A = diag(w)^2 + sum_{L >= A} c_L T_L^T T_L,    c_L = prod of the sizes outside L
-
-V_A being the queries' Gram on the spine, times tr(V_k (I - E)) for k in A and tr(V_k E) for the others, E = J / n. A
-move along the spine loses what the rows of all layers differ by; one along another attribute twice the columns of the
-layers that keep it. A layer has a weight for each value, for the sum of all, bumps, and, where it keeps nothing that
-is hidden, for each edge of the spine's tree.
-"""
+"""The error of layers on a spine and what they lose, with gradients."""
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
@@ -26,37 +13,22 @@ import scipy.linalg
 
 from hdmm_bf import _linalg as la
 from hdmm_bf._types import RealMatrix, RealVector
-from hdmm_bf.objectives import limits
-from hdmm_bf.objectives.descent import descending
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import ProductProblem
-from hdmm_bf.problem.public_totals import component_rows, kept_totals
+from hdmm_bf.problem.public_totals import kept_totals
 from hdmm_bf.strategies.gaussian.sketch import JoinedSketch
 from hdmm_bf.strategies.laplace.directions import SumDraft
 from hdmm_bf.strategies.laplace.factors import own_policy, tree_rows
 from hdmm_bf.strategies.laplace.joined import bumps
-from hdmm_bf.strategies.registry import Family
-from hdmm_bf.strategies.search import Callback, best_draft
+from hdmm_bf.strategies.laplace.layers.tables import is_even, is_total, kept_by_layers
 
 NAME = "layers"
-
-MOST_CELLS = 2**22
-"""Cells up to which noise is added to each."""
-
-_MOST_SPINES = 2
-"""Spines that are tried."""
 
 _NEGLIGIBLE = 1e-12
 """Share of the queries below which a sector is left out."""
 
 _UNSEEN = 2.0**-22
 """Entries below which a row is left out: they would be zero on the grid."""
-
-_MEMORY = 20
-"""Corrections that a descent remembers."""
-
-_MOST_VALUES, _MOST_OUTSIDE, _MOST_LAYERS = 512, 6, 32
-"""Values of a spine, attributes beside it, and layers, with which a step takes less than a second."""
 
 
 @final
@@ -88,59 +60,7 @@ class Schedule:
     rough: float = 1e-3
 
 
-_SCHEDULE = Schedule()
-
-
-def applies(product: ProductProblem) -> bool:
-    """Whether some attribute can be the spine, and noise be added to every cell."""
-    moved = any(len(edges) for edges in product.edges)
-    return moved and math.prod(product.sizes) <= MOST_CELLS and bool(spines(product)) and product.threshold is None
-
-
-def spines(product: ProductProblem) -> list[int]:
-    """Return the attributes that may be the spine, the one that has most to gain first.
-
-    Public totals must be known to the noise, so of every other attribute either all values are one component, or all
-    records can come and go. First are those whose policy is neither complete nor empty nor a star, then those whose
-    queries are no counts, then the largest. Values and layers must not be too many.
-    """
-    d, found = len(product.sizes), []
-    parts = [component_rows(edges, n) for n, edges in zip(product.sizes, product.edges, strict=True)]
-    plain = [
-        not len(edges) or own.shape[0] == 0 or (own.shape[0] == 1 and own.nnz == n)
-        for own, n, edges in zip(parts, product.sizes, product.edges, strict=True)
-    ]
-    for i, (n, edges) in enumerate(zip(product.sizes, product.edges, strict=True)):
-        alike = len(edges) in (0, n * (n - 1) // 2) or bool(np.all(edges[:, 1] == BOTTOM))
-        counts = all(_is_even(term.grams[i]) for term in product.terms)
-        known = all(plain[:i] + plain[i + 1 :])
-        if (
-            known
-            and 1 < n <= _MOST_VALUES
-            and d - 1 <= _MOST_OUTSIDE
-            and len(kept_by_layers(product, i)) <= _MOST_LAYERS
-        ):
-            found.append(((not alike, not counts, n), i))
-    return [i for _, i in sorted(found, reverse=True)]
-
-
-def _is_even(V: RealMatrix) -> bool:
-    """Whether a Gram matrix is a I + b J."""
-    rest = V - np.diag(np.full(len(V), V[0, 0]))
-    return len(V) == 1 or bool(np.allclose(rest, V[0, 1] * (1 - np.eye(len(V))), rtol=1e-9, atol=1e-9 * abs(V[0, 0])))
-
-
-def _is_total(V: RealMatrix) -> bool:
-    """Whether queries see the total alone."""
-    return bool(np.allclose(V, V[0, 0], rtol=1e-9, atol=0.0))
-
-
-def kept_by_layers(product: ProductProblem, spine: int) -> list[tuple[int, ...]]:
-    """Return what the layers keep: what every term sees of the other attributes, what several see, and all."""
-    outside = [i for i in range(len(product.sizes)) if i != spine]
-    seen = {tuple(i for i in outside if not _is_total(term.grams[i])) for term in product.terms}
-    both = {tuple(i for i in one if i in other) for one, other in itertools.combinations(seen, 2)}
-    return sorted(seen | both | {tuple(outside)}, key=lambda keeps: (-len(keeps), keeps))
+SCHEDULE = Schedule()
 
 
 class Layer(NamedTuple):
@@ -163,7 +83,7 @@ class Layer(NamedTuple):
 class Layers:
     """The error of layers on a spine, with the largest loss smoothed, and its gradient."""
 
-    def __init__(self, product: ProductProblem, spine: int, schedule: Schedule = _SCHEDULE, *, bump: int) -> None:
+    def __init__(self, product: ProductProblem, spine: int, schedule: Schedule = SCHEDULE, *, bump: int) -> None:
         self.product, self.spine, self.schedule = product, spine, schedule
         self.n = product.sizes[spine]
         self.moved = tuple(i for i, edges in enumerate(product.edges) if len(edges))
@@ -196,17 +116,17 @@ class Layers:
     def _layer(self, keeps: tuple[int, ...], bump: int) -> Layer:
         """Weights for the sum of all, for values, or for edges of a tree; bumps where queries are no counts."""
         product, n = self.product, self.n
-        own = [t for t in product.terms if all(i in keeps or _is_total(t.grams[i]) for i in self.outside)]
+        own = [t for t in product.terms if all(i in keeps or is_total(t.grams[i]) for i in self.outside)]
         copies = math.prod(product.sizes[i] for i in self.outside if i not in keeps)
         plain = not any(i in keeps for i in self.moved) and not any(np.any(gone) for _, gone in self.across)
         policy = own_policy(product.edges[self.spine], n)
         templates, free = [np.ones((1, n))], np.empty((0, n))
-        if not all(_is_total(term.grams[self.spine]) for term in own):
+        if not all(is_total(term.grams[self.spine]) for term in own):
             if plain and policy.num_edges and policy.is_forest:
                 templates.append(tree_rows(policy))
             elif keeps != self.outside:  # cells have noise of their own
                 templates.append(np.eye(n))
-        if n >= 2 * bump and not all(_is_even(term.grams[self.spine]) for term in own):
+        if n >= 2 * bump and not all(is_even(term.grams[self.spine]) for term in own):
             free = bumps((n,), np.array([float(bump)]))
         return Layer(keeps, float(copies), np.vstack(templates), free)
 
@@ -356,82 +276,3 @@ def _inverse(M: RealMatrix, free: RealMatrix | None) -> RealMatrix | None:
         return None
     whole = la.symmetric(lower)
     return whole if free is None else np.asarray(free @ whole @ free.T)
-
-
-def steps(product: ProductProblem, *, seed: int, schedule: Schedule = _SCHEDULE) -> Iterator[SumDraft]:
-    """Yield the best layers after every part of a descent, one spine and one number of bumps after the other.
-
-    Guarantees:
-        Every edge of the policy loses at most 1.
-    """
-    rng = np.random.default_rng(seed)
-    best: SumDraft | None = None
-    tried = set()
-    for spine, bump in itertools.product(spines(product)[:_MOST_SPINES], schedule.bumps):
-        problem = Layers(product, spine, schedule, bump=bump)
-        kind = spine, tuple(layer.bumps.shape for layer in problem.layers)
-        if kind in tried:
-            continue
-        tried.add(kind)
-        for draft in _descents(problem, rng):
-            if 0 < draft.error < (math.inf if best is None else best.error):
-                best = draft
-            if best is not None:
-                yield best
-        if limits.ending():
-            return
-
-
-def _descents(problem: Layers, rng: np.random.Generator) -> Iterator[SumDraft]:
-    """Yield where a descent is after every part, with less and less smoothing."""
-    schedule, roots = problem.schedule, problem.start(rng)
-    for power, smooth in zip(schedule.powers, schedule.smooth, strict=True):
-        last, loss = math.inf, problem.loss(roots)
-        roots = roots / math.sqrt(loss)
-        parts = descending(
-            functools.partial(problem.value_and_slope, power=power, smooth=smooth),
-            roots,
-            parts=schedule.parts,
-            nonnegative=False,
-            tolerance=1e-9,
-            memory=_MEMORY,
-        )
-        while True:
-            with la.threads_for(1):
-                found = next(parts, None)
-            if found is None:
-                break
-            roots = np.asarray(found.parameters)
-            yield problem.draft(roots)
-            if limits.ending() or found.value > last + math.log(1 - schedule.least_gain):
-                break
-            last = found.value
-
-
-def fit_layers(
-    product: ProductProblem,
-    *,
-    seed: int = 0,
-    max_seconds: float = math.inf,
-    callback: Callback | None = None,
-    max_steps: int | None = None,
-    bound: float = 0.0,
-    gap: float = 0.0,
-) -> SumDraft:
-    """Search rows in several tables that share what they tell.
-
-    Guarantees:
-        The block has a loss of 1 at most under every move, and the error is that of least squares.
-    """
-    drafts = steps(product, seed=seed)
-    return best_draft(drafts, bound=bound, gap=gap, max_seconds=max_seconds, max_steps=max_steps, callback=callback)
-
-
-FAMILY = Family(
-    name=NAME,
-    noise="laplace",
-    structured=True,
-    search=fit_layers,
-    applies=applies,
-    needs=f"needs an attribute of at most {_MOST_VALUES} values, at most {_MOST_OUTSIDE} others, and edges",
-)

@@ -1,0 +1,19 @@
+"""What searches for sums of noise hand over: sketches of loss 1, their error and their name."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hdmm_bf.strategies.gaussian.sketch import JoinedSketch, Sketch
+from hdmm_bf.strategies.search import Status
+
+NAME = "directions"
+
+
+class SumDraft(NamedTuple):
+    """Sketches of loss 1, their unit error, and their name."""
+
+    sketches: tuple[Sketch | JoinedSketch, ...]
+    error: float
+    name: str
+    status: Status = "finished"
