@@ -13,7 +13,7 @@ from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.options import FitOptions
 from hdmm_bf.fit.reserve import dense_seconds
 from hdmm_bf.problem.product import ProductProblem
-from hdmm_bf.strategies import from_draft, limits
+from hdmm_bf.strategies import Progress, from_draft, limits, search
 from hdmm_bf.strategies.drafts import Draft
 from hdmm_bf.strategies.gaussian import fit_product, kronecker
 from hdmm_bf.strategies.laplace import cells as cells_laplace
@@ -49,16 +49,15 @@ def fit_cells_dense(product: ProductProblem, options: FitOptions) -> Fit:
     with limits.limited(options.until(reserve)):
         with limits.limited(limits.now() + _BOUND_SHARE * limits.time_left()):
             lower = fit_product(product, gap=_BOUND_GAP, family=kronecker.FAMILY.name)
-        found = cells_laplace.fit_cells(
-            product,
-            seed=options.seed,
-            max_seconds=math.inf if options.limited else _SECONDS,
-            callback=options.callback,
-            max_steps=options.max_steps,
-            bound=lower.bound or 0.0,
+        drafts = cells_laplace.steps(product, seed=options.seed)
+        found = search(
+            (Progress(draft.error, lower.bound or 0.0, draft, None) for draft in drafts),
             gap=options.gap,
+            max_seconds=math.inf if options.limited else _SECONDS,
+            max_iterations=options.max_steps,
+            callback=options.callback,
         )
-    draft = Draft("vertex", cells_laplace.matrix(found.Theta), cells_laplace.NAME, found.error)
+    draft = Draft("vertex", cells_laplace.matrix(found.best.Theta), cells_laplace.NAME, found.error)
     strategy = from_draft(problem, draft)
     proof = lower.proof or {}
     weights = np.asarray(reduce(np.kron, proof["weights"]), dtype=np.float64)

@@ -65,8 +65,8 @@ class Family:
         name: what users call it.
         noise: the noise it is for.
         structured: whether it is searched by the factors of a product, no matrix over the cells being made.
-        search: dense, a generator `search(problem, seed=...)` (Gaussian: `gap=...`); structured, a function
-            `search(product, ...)` that returns the best strategy.
+        search: a generator of candidates, `search(problem, seed=...)` (Gaussian: `gap=...`; structured: of a product);
+            structured Gaussian, a function that returns the best strategy.
         applies: whether a problem (structured: a product) can and should be searched in this family.
         possible: whether a problem can be searched in it at all when it is asked for by name (dense families).
         alone: whether no other family is worth its time for a problem.

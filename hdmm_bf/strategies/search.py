@@ -142,26 +142,6 @@ def search(
     return Outcome(best, proof, error, bound, status, tuple(trace))
 
 
-def best_draft(
-    drafts: Iterator[Candidate],
-    *,
-    bound: float,
-    gap: float,
-    max_seconds: float,
-    max_steps: int | None,
-    callback: Callback | None,
-) -> Candidate:
-    """Search over drafts that know their error, none of which proves a bound, and say in the best how it ended."""
-    found = search(
-        (Progress(draft.error, bound, draft, None) for draft in drafts),  # type: ignore[attr-defined]
-        gap=gap,
-        max_seconds=max_seconds,
-        max_iterations=max_steps,
-        callback=callback,
-    )
-    return found.best._replace(status=found.status)  # type: ignore[attr-defined,no-any-return]
-
-
 def _limit_hit(seconds: float, max_seconds: float) -> Status | None:
     if limits.interrupted():
         return "interrupted"

@@ -64,7 +64,7 @@ def check(problem, sketch, error):
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_layers_lose_at_most_one_and_have_the_error_of_least_squares(name):
-    """Quotes steps: Every edge of the policy loses at most 1; and fit_layers: the error is that of least squares."""
+    """Quotes steps: every edge of the policy loses at most 1, and the error is that of least squares."""
     problem = problem_of(name)
     product = as_product(problem)
     for draft in itertools.islice(layers.steps(product, seed=3), 2):

@@ -9,7 +9,6 @@ Starts are products of clusters of every attribute's values, on one or two level
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 from functools import reduce
@@ -26,7 +25,6 @@ from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.strategies.laplace import clusters as grouping
 from hdmm_bf.strategies.registry import Family
-from hdmm_bf.strategies.search import Callback, Status, best_draft
 
 if TYPE_CHECKING:
     from hdmm_bf.objectives.measures import Total
@@ -54,7 +52,6 @@ class CellsDraft(NamedTuple):
 
     Theta: RealMatrix
     error: float
-    status: Status = "finished"
 
 
 def applies(product: ProductProblem) -> bool:
@@ -88,28 +85,12 @@ def matrix(Theta: RealMatrix) -> RealMatrix:
     return np.asarray(A / A.sum(axis=0))
 
 
-def fit_cells(
-    product: ProductProblem,
-    *,
-    seed: int = 0,
-    max_seconds: float = math.inf,
-    callback: Callback | None = None,
-    max_steps: int | None = None,
-    bound: float = 0.0,
-    gap: float = 0.0,
-) -> CellsDraft:
-    """Search rows Theta for a union of products under unbounded differential privacy.
+def steps(product: ProductProblem, *, seed: int) -> Iterator[CellsDraft]:
+    """Yield the best strategy after every start, from the identity on.
 
     Guarantees:
         The strategy has L1 sensitivity 1 and the unit error it says, and is never worse than the identity.
     """
-    assert applies(product), "other policies have other sensitivities"
-    drafts = itertools.islice(steps(product, seed=seed), 1 + _STARTS)
-    return best_draft(drafts, bound=bound, gap=gap, max_seconds=max_seconds, max_steps=max_steps, callback=callback)
-
-
-def steps(product: ProductProblem, *, seed: int) -> Iterator[CellsDraft]:
-    """Yield the best strategy after every start, from the identity on, forever."""
     from hdmm_bf.objectives.parametrisations import PIdentity
 
     rng = np.random.default_rng(seed)
@@ -121,9 +102,8 @@ def steps(product: ProductProblem, *, seed: int) -> Iterator[CellsDraft]:
     points = [
         grouping.embedding(sum(t.grams[i] / np.trace(t.grams[i]) for t in product.terms)) for i in range(len(shape))
     ]
-    count = 0
-    while True:
-        yield best
+    yield best
+    for count in range(_STARTS):
         rows = padded(_start(points, rng, count))
         loss = total.of(PIdentity(*rows.shape))
         value, roots, *_ = minimise(loss, rows, steps=_SHORT, tolerance=1e-8)
@@ -132,7 +112,7 @@ def steps(product: ProductProblem, *, seed: int) -> Iterator[CellsDraft]:
         Theta = np.asarray(roots) ** 2
         Theta = Theta[Theta.max(axis=1) > _NEGLIGIBLE]
         best = min(best, CellsDraft(Theta, unit_error(product, Theta)), key=lambda found: found.error)
-        count += 1
+        yield best
 
 
 @la.in_float64
@@ -170,7 +150,7 @@ FAMILY = Family(
     name="cells",
     noise="laplace",
     structured=True,
-    search=fit_cells,
+    search=steps,
     applies=worthwhile,
     needs=f"needs ordinary privacy, one product of queries and at most {LARGEST} cells",
 )

@@ -31,7 +31,6 @@ from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.laplace.factors import reach
 from hdmm_bf.strategies.laplace.grid import Part
 from hdmm_bf.strategies.registry import Family
-from hdmm_bf.strategies.search import Callback, Status, best_draft
 
 if TYPE_CHECKING:
     from hdmm_bf.objectives.measures import Total
@@ -61,7 +60,6 @@ class KroneckerDraft(NamedTuple):
 
     factors: tuple[RealMatrix, ...]
     error: float
-    status: Status = "finished"
     public: tuple[int, int] = (0, 0)
 
 
@@ -70,35 +68,15 @@ def applies(product: ProductProblem) -> bool:
     return len(product.terms) == 1
 
 
-def fit_kronecker(
-    product: ProductProblem,
-    *,
-    seed: int = 0,
-    max_seconds: float = math.inf,
-    callback: Callback | None = None,
-    max_steps: int | None = None,
-    bound: float = 0.0,
-    gap: float = 0.0,
-) -> KroneckerDraft:
-    """Search a Kronecker strategy for a workload that is one product.
-
-    Args:
-        product: the problem by its factors.
-        seed: for random numbers.
-        max_seconds: time limit.
-        callback: called after every step.
-        max_steps: limit on the steps.
-        bound: a proven lower bound on the error.
-        gap: stop when the error is within this share of the bound.
+def search(product: ProductProblem, *, seed: int) -> Iterator[KroneckerDraft]:
+    """Yield the best strategy for a workload that is one product after every step.
 
     Guarantees:
         The strategy has L1 sensitivity at most 1 under the policy and the unit error it says, and is never worse than
         the identity on the cells.
     """
-    assert applies(product), "several terms need a union"
     (term,) = product.terms
-    drafts = steps(term, Attributes(product, seed).of(term))
-    return best_draft(drafts, bound=bound, gap=gap, max_seconds=max_seconds, max_steps=max_steps, callback=callback)
+    return steps(term, Attributes(product, seed).of(term))
 
 
 # ---------------------------------------------------------------- one attribute
@@ -320,7 +298,7 @@ FAMILY = Family(
     name=NAME,
     noise="laplace",
     structured=True,
-    search=fit_kronecker,
+    search=search,
     applies=applies,
     needs="needs one product of queries",
 )

@@ -20,7 +20,6 @@ from hdmm_bf.strategies.laplace import kronecker
 from hdmm_bf.strategies.laplace.factors import Factor, owns, reach
 from hdmm_bf.strategies.laplace.kronecker import Attribute, Attributes, KroneckerDraft, combined, reaches
 from hdmm_bf.strategies.registry import Family
-from hdmm_bf.strategies.search import Callback, Progress, Status, search
 
 NAME = "union"
 
@@ -34,34 +33,6 @@ class UnionDraft(NamedTuple):
     blocks: tuple[KroneckerDraft, ...]
     answers: tuple[tuple[int, ...], ...]
     error: float
-    status: Status = "finished"
-
-
-def fit_union(
-    product: ProductProblem,
-    *,
-    seed: int = 0,
-    max_seconds: float = math.inf,
-    callback: Callback | None = None,
-    max_steps: int | None = None,
-) -> UnionDraft:
-    """Search one Kronecker block for every term, or group of tables of counts, and divide the budget between them.
-
-    Guarantees:
-        The blocks together have L1 sensitivity at most 1 under the policy; each term is answered by its own block
-        alone, and the error is the sum over the terms.
-    """
-    if is_closed(product):
-        return _fit_tables(product)
-    drafts = steps(product, seed=seed)
-    found = search(
-        (Progress(draft.error, 0.0, draft, None) for draft in drafts),
-        gap=0.0,
-        max_seconds=max_seconds,
-        max_iterations=max_steps,
-        callback=callback,
-    )
-    return found.best._replace(status=found.status)
 
 
 def is_closed(product: ProductProblem) -> bool:
@@ -71,18 +42,18 @@ def is_closed(product: ProductProblem) -> bool:
 
 def first(product: ProductProblem, *, seed: int = 0) -> UnionDraft:
     """Return one block a table, or one a term, before anything is searched, with the budget divided best."""
-    if is_closed(product):
-        return _fit_tables(product)
-    pool = Attributes(product, seed)
-    blocks = [
-        _better(product, term, own, combined(term, own))
-        for term, own in zip(product.terms, map(pool.of, product.terms), strict=True)
-    ]
-    return _shared_out(product, blocks, tuple((k,) for k in range(len(blocks))))
+    return next(steps(product, seed=seed))
 
 
 def steps(product: ProductProblem, *, seed: int) -> Iterator[UnionDraft]:
-    """Yield the union after every step of its terms, one term after the other, from the identity for each on."""
+    """Yield one Kronecker block a term, or group of tables of counts, after every step of one term after the other.
+
+    The first is there before anything is searched; tables need no search.
+
+    Guarantees:
+        The blocks together have L1 sensitivity at most 1 under the policy; each term is answered by its own block
+        alone, and the error is the sum over the terms.
+    """
     if is_closed(product):
         yield _fit_tables(product)
         return
@@ -90,6 +61,7 @@ def steps(product: ProductProblem, *, seed: int) -> Iterator[UnionDraft]:
     attributes = [pool.of(term) for term in product.terms]
     blocks = [_better(product, t, own, combined(t, own)) for t, own in zip(product.terms, attributes, strict=True)]
     answers = tuple((k,) for k in range(len(blocks)))
+    yield _shared_out(product, blocks, answers)
     for k, (term, own) in enumerate(zip(product.terms, attributes, strict=True)):
         for block in kronecker.steps(term, own):
             blocks[k] = _better(product, term, own, block)
@@ -252,4 +224,4 @@ def _best_for_counts(edges: EdgeArray, n: int) -> Factor | None:
     return None if own.over_edges else own
 
 
-FAMILY = Family(name=NAME, noise="laplace", structured=True, search=fit_union)
+FAMILY = Family(name=NAME, noise="laplace", structured=True, search=steps)

@@ -24,7 +24,7 @@ from hdmm_bf.strategies.laplace.directions.floors import (
     joint_floors,
     sums,
 )
-from hdmm_bf.strategies.laplace.directions.search import FAMILY, fit_directions, searches, steps, steps_over_several
+from hdmm_bf.strategies.laplace.directions.search import FAMILY, search, searches, steps, steps_over_several
 
 __all__ = [
     "EACH",
@@ -36,11 +36,11 @@ __all__ = [
     "Candidates",
     "SumDraft",
     "applies",
-    "fit_directions",
     "floor_kind",
     "floors",
     "joint",
     "joint_floors",
+    "search",
     "searches",
     "steps",
     "steps_over_several",

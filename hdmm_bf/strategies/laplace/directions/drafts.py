@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hdmm_bf.strategies.gaussian.sketch import JoinedSketch, Sketch
-from hdmm_bf.strategies.search import Status
 
 NAME = "directions"
 
@@ -16,4 +15,3 @@ class SumDraft(NamedTuple):
     sketches: tuple[Sketch | JoinedSketch, ...]
     error: float
     name: str
-    status: Status = "finished"

@@ -24,7 +24,6 @@ from hdmm_bf.strategies.laplace.grid import Part
 from hdmm_bf.strategies.laplace.kronecker import Attribute, in_turn, rank_one
 from hdmm_bf.strategies.laplace.sharing import with_another
 from hdmm_bf.strategies.registry import Family
-from hdmm_bf.strategies.search import Callback, best_draft
 
 _FEWEST_EDGES = 3
 _STALE = 40
@@ -151,31 +150,20 @@ def searches(product: ProductProblem, seed: int) -> list[Attribute]:
     return [Attribute(summed(product, i), edges, seed=seed) for i, edges in enumerate(product.edges)]
 
 
-def fit_directions(
-    product: ProductProblem,
-    *,
-    seed: int = 0,
-    max_seconds: float = math.inf,
-    callback: Callback | None = None,
-    max_steps: int | None = None,
-    bound: float = 0.0,
-    gap: float = 0.0,
-) -> SumDraft:
-    """Search noise for every kind of move by itself.
+def search(product: ProductProblem, *, seed: int) -> Iterator[SumDraft]:
+    """Yield the best noise, for every kind of move by itself, after every step.
 
     Guarantees:
         Every block has a loss of 1 at most under the moves that it hides, and the error is that of the sum.
     """
-    candidates = Candidates(product)
-    drafts = steps(product, candidates, searches(product, seed), seed)
-    return best_draft(drafts, bound=bound, gap=gap, max_seconds=max_seconds, max_steps=max_steps, callback=callback)
+    return steps(product, Candidates(product), searches(product, seed), seed)
 
 
 FAMILY = Family(
     name=NAME,
     noise="laplace",
     structured=True,
-    search=fit_directions,
+    search=search,
     applies=applies,
     balls=True,
     needs=f"needs an attribute with edges and at most {MOST_CELLS} cells",

@@ -13,7 +13,7 @@ is hidden, for each edge of the spine's tree.
 """
 
 from hdmm_bf.strategies.laplace.layers.error import NAME, Layers, Schedule
-from hdmm_bf.strategies.laplace.layers.search import FAMILY, fit_layers, steps
+from hdmm_bf.strategies.laplace.layers.search import FAMILY, steps
 from hdmm_bf.strategies.laplace.layers.tables import MOST_CELLS, applies, kept_by_layers, spines
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "Layers",
     "Schedule",
     "applies",
-    "fit_layers",
     "kept_by_layers",
     "spines",
     "steps",

@@ -17,7 +17,6 @@ from hdmm_bf.strategies.laplace.directions import SumDraft
 from hdmm_bf.strategies.laplace.layers.error import NAME, SCHEDULE, Layers, Schedule
 from hdmm_bf.strategies.laplace.layers.tables import MOST_OUTSIDE, MOST_VALUES, applies, spines
 from hdmm_bf.strategies.registry import Family
-from hdmm_bf.strategies.search import Callback, best_draft
 
 _MOST_SPINES = 2
 """Spines that are tried."""
@@ -30,7 +29,7 @@ def steps(product: ProductProblem, *, seed: int, schedule: Schedule = SCHEDULE) 
     """Yield the best layers after every part of a descent, one spine and one number of bumps after the other.
 
     Guarantees:
-        Every edge of the policy loses at most 1.
+        Every edge of the policy loses at most 1, and the error is that of least squares.
     """
     rng = np.random.default_rng(seed)
     best: SumDraft | None = None
@@ -76,30 +75,11 @@ def _descents(problem: Layers, rng: np.random.Generator) -> Iterator[SumDraft]:
             last = found.value
 
 
-def fit_layers(
-    product: ProductProblem,
-    *,
-    seed: int = 0,
-    max_seconds: float = math.inf,
-    callback: Callback | None = None,
-    max_steps: int | None = None,
-    bound: float = 0.0,
-    gap: float = 0.0,
-) -> SumDraft:
-    """Search rows in several tables that share what they tell.
-
-    Guarantees:
-        The block has a loss of 1 at most under every move, and the error is that of least squares.
-    """
-    drafts = steps(product, seed=seed)
-    return best_draft(drafts, bound=bound, gap=gap, max_seconds=max_seconds, max_steps=max_steps, callback=callback)
-
-
 FAMILY = Family(
     name=NAME,
     noise="laplace",
     structured=True,
-    search=fit_layers,
+    search=steps,
     applies=applies,
     needs=f"needs an attribute of at most {MOST_VALUES} values, at most {MOST_OUTSIDE} others, and edges",
 )
