@@ -1,11 +1,11 @@
 """One bundle: a fitted strategy as a folder of plain files that anybody can check.
 
 `NAME.bf/` holds `manifest.json` (what it is, and the sha256 of every other file), the strategy (`strategy.npz`,
-`blocks.npz` for one by factors, `tree.npz` for a tree norm, `grouped_tree.npz` for one within public groups),
-`policy.npz`, `workload.npz` (unless a spec string says it all), `objective.npz` (targets and groups, unless it is the
-total that is small) and `certificate.json`. Nothing is pickled. A bundle is written beside its place and then renamed,
-so a killed process leaves the old one or none. What differs between kinds of strategy is how arrays are encoded and
-decoded.
+`blocks.npz` for one by factors, `tree.npz` for a tree norm, `grouped_tree.npz` for one within public groups,
+`tree_sum.npz` for a sum of them), `policy.npz`, `workload.npz` (unless a spec string says it all), `objective.npz`
+(targets and groups, unless it is the total that is small) and `certificate.json`. Nothing is pickled. A bundle is
+written beside its place and then renamed, so a killed process leaves the old one or none. What differs between kinds of
+strategy is how arrays are encoded and decoded.
 """
 
 from __future__ import annotations
@@ -18,12 +18,20 @@ from typing import NamedTuple, final
 
 from hdmm_bf._types import JsonObject, Proof
 from hdmm_bf.bundle import groups, matrices, products
-from hdmm_bf.bundle.checks import BLOCKS, GROUPED_TREE, OBJECTIVE, blaming
+from hdmm_bf.bundle.checks import BLOCKS, GROUPED_TREE, OBJECTIVE, TREE_SUM, blaming
 from hdmm_bf.bundle.files import check_place, json_bytes, load_npz, npz, parse_json, read_folder, write_folder
 from hdmm_bf.bundle.goals import goal_record, stored_goal, stored_queries
 from hdmm_bf.domain import Domain
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.strategies.records import GroupedTree, MatrixStrategy, NoiseSum, ProductStrategy, Strategy, TreeNorm
+from hdmm_bf.strategies.records import (
+    GroupedTree,
+    MatrixStrategy,
+    NoiseSum,
+    ProductStrategy,
+    Strategy,
+    TreeNorm,
+    TreeSum,
+)
 
 
 @final
@@ -67,6 +75,11 @@ def _(strategy: ProductStrategy | NoiseSum, problem: Problem, proof: Proof | Non
 @encode.register
 def _(strategy: GroupedTree, problem: Problem, proof: Proof | None) -> Encoded:
     return Encoded(*groups.encode(strategy, problem))
+
+
+@encode.register
+def _(strategy: TreeSum, problem: Problem, proof: Proof | None) -> Encoded:
+    return Encoded(*groups.encode_sum(strategy, problem, proof))
 
 
 def write(
@@ -121,6 +134,8 @@ def _decoded(folder: Path, manifest: JsonObject, files: dict[str, bytes]) -> tup
         return products.decode(folder, manifest, files)
     if GROUPED_TREE in files:
         return groups.decode(folder, manifest, files)
+    if TREE_SUM in files:
+        return groups.decode_sum(folder, manifest, files)
     return matrices.decode(folder, manifest, files)
 
 

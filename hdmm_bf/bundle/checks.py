@@ -40,6 +40,7 @@ STRATEGY = "strategy.npz"
 BLOCKS = "blocks.npz"
 TREE = "tree.npz"
 GROUPED_TREE = "grouped_tree.npz"
+TREE_SUM = "tree_sum.npz"
 WORKLOAD = "workload.npz"
 OBJECTIVE = "objective.npz"
 WEIGHTS = "weights"
@@ -104,7 +105,8 @@ def check_manifest(manifest: JsonObject) -> None:
     for key in ("workload", "policy"):
         _want(_is_text(manifest[key]["spec"]), key, "must be called by printable text", manifest)
     files = manifest.get("files")
-    held = next((name for name in (BLOCKS, TREE, GROUPED_TREE) if isinstance(files, dict) and name in files), STRATEGY)
+    kinds = BLOCKS, TREE, GROUPED_TREE, TREE_SUM
+    held = next((name for name in kinds if isinstance(files, dict) and name in files), STRATEGY)
     objective = manifest.get("objective", "total")
     _want(objective in get_args(Kind), "objective", f"must be one of {', '.join(get_args(Kind))}", manifest)
     wanted = OTHER_FILES | {held} | ({WORKLOAD} if manifest["workload"]["file"] else set())

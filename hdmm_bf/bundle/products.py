@@ -33,6 +33,9 @@ from hdmm_bf.workload import AllRange, Prefix, Workload
 from hdmm_bf.workload.queries import row_weights
 
 BLOCKS = checks.BLOCKS
+PROOF = "proof_"
+"""What names of arrays of a proof begin with."""
+
 _NAMED: dict[str, Callable[[int], Matrix]] = {
     "identity": Identity,
     "ones": Ones,
@@ -50,7 +53,7 @@ def encode(
     """Return the files of a strategy and its problem, and what the manifest says of them."""
     product = product_view(problem, balls=True)
     files = {
-        BLOCKS: npz(**_block_arrays(strategy), **_proof_arrays(proof)),
+        BLOCKS: npz(**_block_arrays(strategy), **proof_arrays(proof)),
         "policy.npz": npz(**edge_arrays(product.edges, product.threshold)),
     }
     workload = checks.workload_record(problem.workload, "workload")
@@ -78,7 +81,7 @@ def decode(
     with blaming(folder, BLOCKS):
         arrays = load_npz(folder, BLOCKS, files)
         strategy = _stored_strategy(arrays, product)
-        proof = _stored_proof(arrays)
+        proof = stored_proof(arrays)
     return problem, strategy, proof
 
 
@@ -137,21 +140,23 @@ def _stored_block(arrays: dict[str, AnyArray], b: int, product: ProductProblem, 
     return from_integers(integers, places, precisions, terms)
 
 
-def _proof_arrays(proof: Proof | None) -> dict[str, AnyArray]:
+def proof_arrays(proof: Proof | None) -> dict[str, AnyArray]:
+    """Return the arrays of a proof, by names of their own."""
     arrays: dict[str, AnyArray] = {}
     for key, value in (proof or {}).items():
         if isinstance(value, list | tuple):  # of arrays of different lengths
-            arrays |= {f"proof_{key}@{i}": np.asarray(part) for i, part in enumerate(value)}
+            arrays |= {f"{PROOF}{key}@{i}": np.asarray(part) for i, part in enumerate(value)}
         else:
-            arrays[f"proof_{key}"] = np.asarray(value)
+            arrays[f"{PROOF}{key}"] = np.asarray(value)
     return arrays
 
 
-def _stored_proof(arrays: dict[str, AnyArray]) -> Proof | None:
-    held = {key.removeprefix("proof_"): value for key, value in arrays.items() if key.startswith("proof_")}
+def stored_proof(arrays: dict[str, AnyArray]) -> Proof | None:
+    """Return the proof among the arrays of a file; None where it has none."""
+    held = {key.removeprefix(PROOF): value for key, value in arrays.items() if key.startswith(PROOF)}
     proof: Proof = {}
     for name in sorted(held, key=_numbered):
-        value = _stored_value(f"proof_{name}", held[name])
+        value = _stored_value(f"{PROOF}{name}", held[name])
         key, part, _ = name.partition("@")
         if part:
             proof.setdefault(key, []).append(value)

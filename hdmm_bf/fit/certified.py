@@ -19,7 +19,15 @@ from hdmm_bf.problem.product import as_product, product_view
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.reconstruction import recovery
 from hdmm_bf.strategies import Status, limits
-from hdmm_bf.strategies.records import GroupedTree, MatrixStrategy, NoiseSum, ProductStrategy, Strategy, TreeNorm
+from hdmm_bf.strategies.records import (
+    GroupedTree,
+    MatrixStrategy,
+    NoiseSum,
+    ProductStrategy,
+    Strategy,
+    TreeNorm,
+    TreeSum,
+)
 
 
 @singledispatch
@@ -46,6 +54,12 @@ def _(_: GroupedTree, problem: Problem, proof: Proof | None) -> ProvenBounds | N
     return None if product is None else proven_bounds(product, None)
 
 
+@factor_bounds.register
+def _(_: TreeSum, problem: Problem, proof: Proof | None) -> ProvenBounds | None:
+    product = as_product(problem)
+    return None if product is None else proven_bounds(product, proof)
+
+
 def certificate(strategy: Strategy, problem: Problem, *, noise: Noise, proof: Proof | None) -> Certificate:
     """Return the certificate of a strategy, with the bounds that its proof gives."""
     bounds = factor_bounds(strategy, problem, proof)
@@ -61,8 +75,12 @@ def with_queries(strategy: object, problem: Problem, derived: Certificate, proof
 @with_queries.register(ProductStrategy)
 @with_queries.register(NoiseSum)
 @with_queries.register(GroupedTree)
+@with_queries.register(TreeSum)
 def _(
-    strategy: ProductStrategy | NoiseSum | GroupedTree, problem: Problem, derived: Certificate, proof: Proof | None
+    strategy: ProductStrategy | NoiseSum | GroupedTree | TreeSum,
+    problem: Problem,
+    derived: Certificate,
+    proof: Proof | None,
 ) -> Certificate:
     """From the variances of all answers, as a release computes them, if they can be listed."""
     goal, m = problem.goal, problem.workload.num_queries

@@ -19,6 +19,7 @@ from hdmm_bf.strategies.gaussian import bases, sectors
 from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.laplace import joined, p_identity, vertex
 from hdmm_bf.strategies.laplace.structured import choose_laplace
+from hdmm_bf.strategies.norm import flows
 from hdmm_bf.strategies.norm.groups import searched
 from hdmm_bf.strategies.norm.shapes import LARGEST_SEARCHED
 
@@ -106,6 +107,8 @@ def norm_bytes(problem: Problem) -> int:
 
     Within public groups, of the sets of one.
     """
+    if flows.applies(problem):
+        return _flows_bytes(problem)
     own = searched(problem)
     cells, edges = own.policy.num_cells, own.policy.num_edges
     yardstick = dense_bytes(cells, edges) if cells <= DENSE_CELLS["gaussian"] else _PROGRAM + _EDGE_BYTES * edges
@@ -114,8 +117,20 @@ def norm_bytes(problem: Problem) -> int:
     return _JAX + yardstick + 8 * (_MESSAGES * cells + listed)
 
 
-def check_norm_size(problem: Problem) -> None:
+def _flows_bytes(problem: Problem) -> int:
+    """Predict the peak of a search for sums of tree norms: trees over single attributes, and what the bound takes."""
+    sizes, m = problem.policy.domain.sizes, problem.workload.num_queries
+    listed = _LISTED * m if m <= MOST_LISTED else 0
+    squares = sum(n**2 for n in sizes)
+    return _JAX + _PROGRAM + 8 * (_MESSAGES * min(max(sizes), flows.LARGEST_TREE) + listed + _PARTS * squares)
+
+
+def check_norm_size(problem: Problem, family: str | None = None) -> None:
     """Refuse more cells than trees are searched for, and more than fit in memory."""
+    if family in (None, flows.NAME) and flows.applies(problem):
+        needed, cells = _flows_bytes(problem), problem.policy.num_cells
+        fits("fit", f"{cells} cells", needed, advice="Use a smaller domain, or another noise.", limit=most_memory())
+        return
     cells, most = searched(problem).policy.num_cells, DENSE_CELLS["norm"]
     advice = "Use a smaller domain, or another noise."
     if cells > most:

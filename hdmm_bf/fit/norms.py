@@ -16,6 +16,7 @@ from hdmm_bf.certificate.norms import MOST_CELLS, fixed_roots, set_queries
 from hdmm_bf.fit.certified import certified
 from hdmm_bf.fit.dense import BOUND_GAP, BOUND_STEPS, default_seconds
 from hdmm_bf.fit.fit import Fit
+from hdmm_bf.fit.flows import LEAST_WEIGHT, SHARE, better, fit_flows
 from hdmm_bf.fit.options import FitOptions
 from hdmm_bf.fit.reserve import LARGEST_YARDSTICK, norm_seconds
 from hdmm_bf.problem.groups import problem_within
@@ -23,7 +24,7 @@ from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.tree_noise import tree_sampler
 from hdmm_bf.strategies import Progress, limits, search
 from hdmm_bf.strategies.gaussian import dense as gaussian
-from hdmm_bf.strategies.norm import portfolio
+from hdmm_bf.strategies.norm import flows, portfolio
 from hdmm_bf.strategies.norm.drafts import TreeDraft, tree_draft
 from hdmm_bf.strategies.norm.groups import grouped_axes
 from hdmm_bf.strategies.norm.queries import tree_of_queries
@@ -34,16 +35,51 @@ from hdmm_bf.strategies.rounding import from_tree
 _YARDSTICK_SHARE = 0.25
 """Of the time limit, at most, for the bound on matrix mechanisms that stands beside the error."""
 
-_LEAST_WEIGHT = 2.0**-7
-"""Weight that every set gets, at a longest edge of 1, where the noise of the best tree has no table at epsilon 1."""
 
+_FEW_CELLS = 64
+"""Cells of products up to which one tree for all of them is searched beside sums of trees."""
+
+_LOOK, _BEHIND = 3, 1.1
+"""Drafts after which one tree is given up, and how far behind it is then."""
 
 _GROUP_SECONDS = 40.0
 """Limit of a search for public groups where none is given: long lines are as good after a fraction of it."""
 
 
 def fit_norm(problem: Problem, options: FitOptions) -> Fit:
-    """Search trees and their weights, put the best on a grid, and certify it; with public groups, of one for all."""
+    """Search tree norms: sums of them, one part an attribute, under products; one tree for all cells; or both."""
+    if options.family == flows.NAME:
+        return fit_flows(problem, options)
+    if options.family is not None or not flows.applies(problem):
+        return _fit_tree(problem, options)
+    if not _has_rival(problem):
+        return fit_flows(problem, options)
+    made = fit_flows(problem, options, share=SHARE)
+    if made.unit_error == 0 or limits.ending():
+        return made
+    return better(made, _fit_tree(problem, options, beat=made.unit_error))
+
+
+def _has_rival(problem: Problem) -> bool:
+    """Whether one tree is searched beside sums: on few cells, and where several attributes have moves in cycles.
+
+    Then it can hide all moves at once, at no more than two paths to the root; on lines it is far behind.
+    """
+    cells, factors = problem.policy.num_cells, problem.policy.factors or ()
+    if cells <= _FEW_CELLS:
+        return True
+    axes = grouped_axes(problem)
+    return (cells <= MOST_CELLS or axes is not None) and sum(not own.is_forest for own in factors) > 1
+
+
+def _fit_tree(problem: Problem, options: FitOptions, *, beat: float = math.inf) -> Fit:
+    """Search one tree and its weights, put the best on a grid, and certify it; with public groups, one for all.
+
+    Args:
+        problem: a workload under a policy.
+        options: of the fit.
+        beat: an error that is there already; trees far behind it after a look are not searched further.
+    """
     axes = grouped_axes(problem)
     own = problem if axes is None else problem_within(problem, axes)
     cells = own.policy.num_cells
@@ -69,7 +105,7 @@ def fit_norm(problem: Problem, options: FitOptions) -> Fit:
             reached: dict[str, float] = {}
             drafts = portfolio.steps(own, seed=options.seed, family=options.family, effort=_effort(own, options))
             found = search(
-                _progress(drafts, reached, own),
+                _progress(_near(drafts, beat), reached, own),
                 gap=options.gap,
                 max_iterations=options.max_steps,
                 callback=options.callback,
@@ -94,6 +130,16 @@ def _check_queries(problem: Problem) -> None:
         told = f"tree norms for more than {MOST_CELLS} need public attributes or queries that are nested sets"
         advice = "Use sums of cells, any two nested or disjoint, few around a cell; a smaller domain; or another noise."
         raise fail("fit", seen, told, advice)
+
+
+def _near(drafts: Iterator[TreeDraft], beat: float) -> Iterator[TreeDraft]:
+    """Yield drafts for as long as the best is not far behind an error; at least a look."""
+    best = math.inf
+    for count, found in enumerate(drafts, start=1):
+        best = min(best, found.error)
+        yield found
+        if count >= _LOOK and best > _BEHIND * beat:
+            return
 
 
 def _has_law(problem: Problem, draft: TreeDraft) -> bool:
@@ -130,7 +176,7 @@ def _any_tree(problem: Problem) -> TreeDraft:
 
 def _held(problem: Problem, draft: TreeDraft) -> TreeDraft:
     """Give every set a weight that bounds its noise."""
-    return tree_draft(problem, draft.parents, np.maximum(draft.weights, _LEAST_WEIGHT), origin=draft.origin)
+    return tree_draft(problem, draft.parents, np.maximum(draft.weights, LEAST_WEIGHT), origin=draft.origin)
 
 
 def _plain_tree(problem: Problem) -> TreeDraft:

@@ -15,6 +15,7 @@ from hdmm_bf.fit.memory import num_losses
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies import limits
+from hdmm_bf.strategies.norm.flows import LARGEST_TREE
 from hdmm_bf.strategies.norm.groups import searched
 
 _PROBE = 256
@@ -49,6 +50,13 @@ def norm_seconds(problem: Problem) -> float:
     n = own.policy.num_cells
     cheap = n > MOST_CELLS or ordered(own.workload.objective) is not None
     units = _DRAFT * n + (_SETS * n if cheap else _PAIRS * n**2) + (_CELLS * n**3 if n <= LARGEST_YARDSTICK else 0.0)
+    return _LEAST + _ROOM * units * pace()
+
+
+def flows_seconds(problem: Problem) -> float:
+    """Predict the time for a sum of tree norms: a draft, the laws of trees over one attribute, and the bounds."""
+    sizes = problem.policy.domain.sizes
+    units = sum(_DRAFT * n + _PAIRS * min(n, LARGEST_TREE) ** 2 + _CELLS * n**3 for n in sizes)
     return _LEAST + _ROOM * units * pace()
 
 

@@ -85,9 +85,9 @@ def fit(
         max_steps: limit on the steps of the search, which gives the same result on every run.
         family: search this family alone. For Laplace noise (the floors are kept) p-identity, cell-budgets, vertex,
             dictionary, tables, or grid, for products of trees; for Gaussian noise gaussian; for tree norms chain,
-            hierarchy, blocks, clusters. A structured one is what domains that are too large for matrices get anyway if
-            policy and workload are products: marginals, sectors, kronecker, bases for Gaussian noise; kronecker, union,
-            layers, directions, and cells, for ordinary privacy, for Laplace noise.
+            hierarchy, blocks, clusters, or flows, for products. A structured one is what domains that are too
+            large for matrices get anyway if policy and workload are products: marginals, sectors, kronecker, bases for
+            Gaussian noise; kronecker, union, layers, directions, and cells, for ordinary privacy, for Laplace noise.
         seed: for families that draw random numbers.
         start: an earlier fit of the same policy to start from; for Gaussian noise also its edge weights. A Laplace fit
             is never worse than its start.
@@ -159,7 +159,7 @@ def _fit(problem: Problem, options: FitOptions) -> Fit:
     product = None if options.noise == "norm" else _structure(problem, options)
     check_path(problem, options, product)
     if options.noise == "norm":
-        check_norm_size(problem)
+        check_norm_size(problem, options.family)
     if problem.goal.kind == "total" or (options.noise == "gaussian" and product is None):
         return _fit_total(problem, options)
     return fit_for_goal(problem, options, _fit_total, structured=product is not None)

@@ -18,7 +18,11 @@ from hdmm_bf.release.noise import Sampler
 from hdmm_bf.release.people import moved_together
 from hdmm_bf.release.privacy import gaussian_sigma, zcdp_rho
 from hdmm_bf.release.tree_noise import TreeSampler
-from hdmm_bf.strategies.records import GroupedTree, MatrixStrategy, NoiseSum, ProductStrategy, TreeNorm
+from hdmm_bf.release.tree_sum_noise import TreeSumSampler, sum_loss, sum_sampler
+from hdmm_bf.strategies.records import GroupedTree, MatrixStrategy, NoiseSum, ProductStrategy, TreeNorm, TreeSum
+
+AnySampler: TypeAlias = Sampler | TreeSampler | TreeSumSampler
+"""Noise of a release: on rows, on the cells by one tree, or by several."""
 
 Accounting: TypeAlias = Literal["analytic", "zcdp"]
 """How Gaussian noise is calibrated to epsilon and delta: exactly, or through zero-concentrated privacy."""
@@ -27,25 +31,30 @@ Accounting: TypeAlias = Literal["analytic", "zcdp"]
 @singledispatch
 def noise_for(
     strategy: object, problem: Problem, exact: int, loss: float | None, records: int | None = None
-) -> Sampler | TreeSampler:
+) -> AnySampler:
     """Return the noise of a strategy for a pure epsilon; one implementation per record."""
     raise TypeError(f"no noise for {type(strategy).__name__}")
 
 
 @noise_for.register
-def _(
-    strategy: TreeNorm, problem: Problem, exact: int, loss: float | None, records: int | None = None
-) -> Sampler | TreeSampler:
+def _(strategy: TreeNorm, problem: Problem, exact: int, loss: float | None, records: int | None = None) -> AnySampler:
     return _tree_noise(strategy, problem.policy, loss, records)
 
 
 @noise_for.register
 def _(
     strategy: GroupedTree, problem: Problem, exact: int, loss: float | None, records: int | None = None
-) -> Sampler | TreeSampler:
+) -> AnySampler:
     """The noise of one group; what several records of one person lose adds up, in whatever groups they are."""
     own = policy_within(problem.policy, strategy.axes)
     return replace(_tree_noise(strategy.tree, own, loss, records), axes=strategy.axes)
+
+
+@noise_for.register
+def _(strategy: TreeSum, problem: Problem, exact: int, loss: float | None, records: int | None = None) -> AnySampler:
+    """The noise of every part; what several records of one person lose adds up."""
+    assert loss is not None
+    return sum_sampler(strategy, problem.policy, analytic.down(Fraction(loss) / (records or 1)))
 
 
 def _tree_noise(strategy: TreeNorm, policy: Policy, loss: float | None, records: int | None) -> TreeSampler:
@@ -60,7 +69,7 @@ def _tree_noise(strategy: TreeNorm, policy: Policy, loss: float | None, records:
 @noise_for.register(MatrixStrategy)
 @noise_for.register(ProductStrategy)
 @noise_for.register(NoiseSum)
-def _(_: object, problem: Problem, exact: int, loss: float | None, records: int | None = None) -> Sampler | TreeSampler:
+def _(_: object, problem: Problem, exact: int, loss: float | None, records: int | None = None) -> AnySampler:
     assert loss is not None
     sampler = samplers.laplace(moved_together("laplace", exact, records), loss)
     if not sampler.loss <= loss:
@@ -68,10 +77,11 @@ def _(_: object, problem: Problem, exact: int, loss: float | None, records: int 
     return sampler
 
 
-def privacy_loss(
-    sampler: Sampler | TreeSampler, sensitivity: int, problem: Problem, records: int | None = None
-) -> float:
+def privacy_loss(sampler: AnySampler, sensitivity: int, problem: Problem, records: int | None = None) -> float:
     """Return what the privacy map of a noise states for that many moves along edges: one, unless told."""
+    if isinstance(sampler, TreeSumSampler):
+        once = sum_loss(sampler, problem.policy)
+        return once if math.isinf(once) else analytic.up(Fraction(once) * (records or 1))
     if isinstance(sampler, TreeSampler):
         policy = problem.policy if sampler.axes is None else policy_within(problem.policy, sampler.axes)
         once = tree_noise.privacy_loss(sampler, policy.edges)

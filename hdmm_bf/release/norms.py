@@ -149,6 +149,10 @@ class NormRecovery(CellsRecovery):
         every[public_queries(workload.matrix, self.problem.grounding)] = 0.0
         return np.asarray(every)
 
+    def covariance_at(self, rates: RealVector) -> SquareMatrix:
+        """Return the covariance of the cells, for noise with given rates."""
+        return np.asarray(self._interpolated("cells", rates))
+
     def _interpolated(self, what: str, rates: RealVector) -> AnyArray:
         """Variances of the sets, or covariances of the cells, at given rates: a polynomial in their square."""
         largest = float(rates.max(initial=0.0))

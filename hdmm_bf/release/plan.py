@@ -22,11 +22,11 @@ from hdmm_bf.certificate import Certificate
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release import analytic
 from hdmm_bf.release import noise as samplers
-from hdmm_bf.release.calibration import Accounting, gaussian_for, noise_for, privacy_loss
+from hdmm_bf.release.calibration import Accounting, AnySampler, gaussian_for, noise_for, privacy_loss
 from hdmm_bf.release.noise import Sampler
 from hdmm_bf.release.people import checked_per_person, for_people, moved_together
 from hdmm_bf.release.privacy import NAMES, noise_variance, weak_promises, zcdp_epsilon
-from hdmm_bf.release.tree_noise import TreeSampler
+from hdmm_bf.release.tree_sum_noise import TreeSumSampler
 from hdmm_bf.strategies.records import Strategy
 
 _LARGEST_CONVERTED = 1e4
@@ -83,7 +83,7 @@ class Plan:
     epsilon: float | None
     delta: float | None
     rho: float | None
-    sampler: Sampler | TreeSampler | None
+    sampler: AnySampler | None
     calibrated: int
     bits: int
     num_queries: int
@@ -109,12 +109,14 @@ class Plan:
     @property
     def row_sampler(self) -> Sampler | None:
         """The noise on the strategy's rows."""
-        assert not isinstance(self.sampler, TreeSampler), "the noise of tree norms is drawn on the cells"
+        assert self.sampler is None or isinstance(self.sampler, Sampler), "noise of tree norms is drawn on the cells"
         return self.sampler
 
     @property
     def law(self) -> str:
         """What is drawn, in words."""
+        if isinstance(self.sampler, TreeSumSampler):
+            return "whole numbers for the moves along every attribute, by the norms of trees"
         if self.noise == "norm":
             return "whole numbers on the cells, by the norm of a tree"
         return "rounded normal" if self.mu is not None else f"discrete {self.noise.capitalize()}"
@@ -122,9 +124,10 @@ class Plan:
     @property
     def stddev(self) -> float:
         """Standard deviation of the noise on one row of the strategy; none where noise is drawn on the cells."""
-        if isinstance(self.sampler, TreeSampler):
-            return math.nan
-        return 0.0 if self.sampler is None else math.ldexp(math.sqrt(self.sampler.variance), -self.bits)
+        if self.sampler is None:
+            return 0.0
+        own = self.sampler
+        return math.ldexp(math.sqrt(own.variance), -self.bits) if isinstance(own, Sampler) else math.nan
 
     @property
     def scale(self) -> float:
@@ -301,7 +304,7 @@ def plan(
     records = checked_per_person(per_person)
     floor = _unbiased_error(fit, records, epsilon=epsilon, delta=delta, rho=rho)
     exact = certificate.sensitivity_exact
-    sampler: Sampler | TreeSampler | None = None
+    sampler: AnySampler | None = None
     if certificate.noise == "gaussian":
         rho, sampler = gaussian_for(moved_together("gaussian", exact, records), epsilon, delta, rho, accounting)
     elif exact > 0:
@@ -311,7 +314,7 @@ def plan(
     settled = replace(settled, predict=lambda own: _expected_error(fit, own), unbiased_error=floor)
     if m <= MOST_LISTED:
         settled = replace(settled, variances=lambda own: fit.recovery.variances(fit.problem.workload, own))
-    if not isinstance(sampler, TreeSampler):
+    if sampler is None or isinstance(sampler, Sampler):
         _ = settled.expected_error  # refused here, if it is
     return settled
 

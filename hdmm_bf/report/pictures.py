@@ -11,7 +11,7 @@ from hdmm_bf.report import plots
 from hdmm_bf.report.comparison import Compared, example_loss
 from hdmm_bf.report.page import Section, paragraph, picture
 from hdmm_bf.report.plots.errors import can_draw
-from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, GroupedTree, NoiseSum, ProductStrategy
+from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, GroupedTree, NoiseSum, ProductStrategy, TreeSum
 
 _RANGE_KNOWN = 50_000
 """Queries up to which the least and the largest error are written out."""
@@ -40,6 +40,8 @@ def strategy(fit: Fit) -> Section:
     if fit.num_rows == 0:
         words = "Nothing is measured: every answer follows from what the policy makes public."
         return Section("strategy", "What is measured", paragraph(words))
+    if isinstance(fit.strategy, TreeSum):
+        return _tree_sum(fit, fit.strategy)
     if fit.noise == "norm":
         return _tree(fit)
     columns = _columns(fit.strategy)
@@ -50,6 +52,27 @@ def strategy(fit: Fit) -> Section:
     )
     drawn = plots.as_svg(plots.strategy_heatmap(fit), name="strategy")
     return Section("strategy", "What is measured", picture(drawn, alternative, caption))
+
+
+def _tree_sum(fit: Fit, strategy: TreeSum) -> Section:
+    """Draw the tree of every part of a sum."""
+    graph = fit.problem.policy
+    words = (
+        "Noise is drawn for the moves along every attribute by itself, and added up: a record that moves along one "
+        "attribute is hidden by the noise for it, whatever the rest adds. Each tree is over values of other attributes."
+    )
+    pictures = [paragraph(words)]
+    for number, part in enumerate(strategy.parts):
+        tied = " and ".join(plots.attribute_names(graph.domain)[i] for i in part.axes)
+        times = part.grouped(strategy.sizes).num_groups
+        alternative = (
+            f"Sets of the tree for moves along {plots.hidden_names(graph, part)}: {part.tree.num_rows} sets of values "
+            f"of {tied} with a weight, any two of them nested or disjoint, drawn {times} times."
+        )
+        drawn = plots.as_svg(plots.tree_part(graph, strategy, number), name=f"strategy{number}")
+        caption = f"{alternative} The darker a bar, the more the sum of the noise over the set is held."
+        pictures.append(picture(drawn, alternative, caption))
+    return Section("strategy", "How noise is drawn", "".join(pictures))
 
 
 def _tree(fit: Fit) -> Section:

@@ -29,7 +29,7 @@ _MODULES: dict[Noise, tuple[str, ...]] = {
         "directions",
         "cells",
     ),
-    "norm": ("chain", "hierarchy", "blocks", "clusters"),
+    "norm": ("chain", "hierarchy", "blocks", "clusters", "flows"),
 }
 """Modules of the families of each noise, in the order in which they are tried."""
 

@@ -13,7 +13,8 @@ from hdmm_bf.problem.forms import edge_forms
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.drafts import Draft
 from hdmm_bf.strategies.norm.drafts import TreeDraft
-from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, MatrixStrategy, TreeNorm
+from hdmm_bf.strategies.norm.flows import FlowsDraft
+from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, MatrixStrategy, TreeNorm, TreePart, TreeSum
 
 MIN_BITS, MAX_BITS = 16, 44
 _MANTISSA = 52
@@ -93,6 +94,23 @@ def from_tree(found: TreeDraft) -> TreeNorm:
     integers = np.rint(np.ldexp(found.weights / found.weights.max(initial=1e-300), _TREE_BITS)).astype(np.int64)
     integers[(found.weights > 0) & (integers == 0)] = 1
     return TreeNorm(found.parents.astype(np.int64), integers, _TREE_BITS, found.origin)
+
+
+def from_flows(found: FlowsDraft, sizes: tuple[int, ...]) -> TreeSum:
+    """Put the weights of all parts on one grid; one that is not zero stays so.
+
+    Guarantees:
+        Public totals have roots without weight, and the longest move is 1 in every part, up to the grid.
+    """
+    weights = [tree.weights / place.steps for place, tree, _ in found.parts]
+    largest = max(own.max(initial=1e-300) for own in weights)
+    made = []
+    for (place, tree, _), own_weights in zip(found.parts, weights, strict=True):
+        integers = np.rint(np.ldexp(own_weights / largest, _TREE_BITS)).astype(np.int64)
+        integers[(own_weights > 0) & (integers == 0)] = 1
+        own = TreeNorm(tree.parents.astype(np.int64), integers, _TREE_BITS, tree.origin)
+        made.append(TreePart(own, place.axes, place.along, place.edges))
+    return TreeSum(tuple(made), sizes, found.origin)
 
 
 def over_cells(problem: Problem, S: Int64[np.ndarray, "r e"]) -> Int64[np.ndarray, "r k"]:

@@ -26,6 +26,7 @@ from hdmm_bf.strategies.records import (
     NoiseSum,
     ProductStrategy,
     TreeNorm,
+    TreeSum,
 )
 
 What: TypeAlias = Literal["strategy", "reconstruction"]
@@ -82,6 +83,23 @@ def _(strategy: GroupedTree, made: Fit, *, kind: str, what: What, dense: bool) -
     where = {"axes": np.array(strategy.axes), "sizes": np.array(strategy.sizes)}
     edges = {f"edges{i}": factor.edges for i, factor in enumerate(made.problem.policy.factors or ())}
     record = {"kind": strategy.kind, "sensitivity": made.certificate.sensitivity, **tree, **where, **edges}
+    return np.empty((0, 0)), record
+
+
+@_written.register
+def _(strategy: TreeSum, made: Fit, *, kind: str, what: What, dense: bool) -> Written:
+    """The tree of every part, and the graph along which its noise flows."""
+    _check_implicit(kind, what, dense)
+    if dense:
+        strategy.matrix()  # refuses
+    record: JsonObject = {"kind": strategy.kind, "sensitivity": made.certificate.sensitivity}
+    record |= {"parts": len(strategy.parts), "sizes": np.array(strategy.sizes)}
+    for k, part in enumerate(strategy.parts):
+        along = -1 if part.along is None else part.along
+        tree = {"parents": part.tree.parents, "weights": part.tree.weights}
+        own = {**tree, "axes": np.array(part.axes), "along": along, "edges": part.edges}
+        record |= {f"part{k}_{name}": value for name, value in own.items()}
+    record |= {f"edges{i}": factor.edges for i, factor in enumerate(made.problem.policy.factors or ())}
     return np.empty((0, 0)), record
 
 

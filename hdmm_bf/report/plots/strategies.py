@@ -7,11 +7,23 @@ from functools import singledispatch
 import numpy as np
 
 from hdmm_bf._types import AnyArray, RealMatrix
+from hdmm_bf.domain import Domain
 from hdmm_bf.fit import Fit
+from hdmm_bf.policy import Policy
 from hdmm_bf.problem.groups import policy_within
+from hdmm_bf.problem.slots import moves_along
 from hdmm_bf.report.plots import canvas
 from hdmm_bf.report.plots.trees import tree_bars
-from hdmm_bf.strategies.records import Block, GroupedTree, MatrixStrategy, NoiseSum, ProductStrategy, TreeNorm
+from hdmm_bf.strategies.records import (
+    Block,
+    GroupedTree,
+    MatrixStrategy,
+    NoiseSum,
+    ProductStrategy,
+    TreeNorm,
+    TreePart,
+    TreeSum,
+)
 
 LARGEST_SIDE = 240
 """Rows and columns drawn; larger matrices are pooled."""
@@ -28,14 +40,29 @@ def strategy_heatmap(fit: Fit) -> canvas.Figure:
         policy, strategy = fit.problem.policy, fit.strategy
         if isinstance(strategy, GroupedTree):  # the same in every group
             return tree_bars(strategy.tree, policy_within(policy, strategy.axes).domain)
+        if isinstance(strategy, TreeSum):
+            return tree_part(fit.problem.policy, strategy, 0)
         if isinstance(strategy, TreeNorm):
             return tree_bars(strategy, policy.domain)
-        return _drawn(strategy, _attributes(fit))
+        return _drawn(strategy, attribute_names(policy.domain))
 
 
-def _attributes(fit: Fit) -> list[str]:
+def tree_part(policy: Policy, strategy: TreeSum, number: int) -> canvas.Figure:
+    """Draw the tree of one part of a sum, over the attributes that it ties together."""
+    part = strategy.parts[number]
+    own = policy_within(moves_along(policy, part.axes), part.axes).domain
+    with canvas.style():
+        return tree_bars(part.tree, own, part=f" for moves along {hidden_names(policy, part)}")
+
+
+def hidden_names(policy: Policy, part: TreePart) -> str:
+    """Name the attributes whose moves a part hides."""
+    names = attribute_names(policy.domain)
+    return " and ".join(names[i] for i in part.hides)
+
+
+def attribute_names(domain: Domain) -> list[str]:
     """Name the attributes as they are called, or by their numbers."""
-    domain = fit.problem.policy.domain
     if not domain.has_own_names:
         return [f"attribute {i + 1}" for i in range(domain.num_attributes)]
     return [canvas.shortened(name, _LONGEST_NAME) for name in domain.names]

@@ -53,8 +53,8 @@ class Bars(NamedTuple):
     names: list[str]
 
 
-def tree_bars(strategy: TreeNorm, domain: Domain) -> canvas.Figure:
-    """Draw the sets of a tree norm that have a weight."""
+def tree_bars(strategy: TreeNorm, domain: Domain, *, part: str = "") -> canvas.Figure:
+    """Draw the sets of a tree norm that have a weight; of a part of a sum, which moves it hides."""
     shown = np.flatnonzero(strategy.integers > 0)
     begin, size = walk(strategy)
     bars = banded(begin[shown], size[shown])
@@ -63,7 +63,8 @@ def tree_bars(strategy: TreeNorm, domain: Domain) -> canvas.Figure:
         "that moves pays for every bar it leaves or enters"
     )
     height = min(_TALLEST, 2.0 + 0.27 * float(bars.edges[-1]))
-    figure = canvas.new_figure("Which cells does the noise tie together, how strongly?", height=height, note=note)
+    title = f"Which cells does the noise{part} tie together, how strongly?"
+    figure = canvas.new_figure(title, height=height, note=note)
     axis = figure.subplots()
     weights = strategy.weights[shown] / strategy.weights.max()
     drawn = _draw(axis, bars, weights, strategy.num_cells)

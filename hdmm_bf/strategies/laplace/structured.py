@@ -9,13 +9,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from hdmm_bf._checks import fail
-from hdmm_bf._types import Proof
 from hdmm_bf.bounds.products import is_public, product_bound
 from hdmm_bf.objectives import limits
 from hdmm_bf.problem.product import ProductProblem
-from hdmm_bf.strategies.gaussian import Found, Sketch, bases, fit_product
-from hdmm_bf.strategies.gaussian.choose import FLOOR, choose
-from hdmm_bf.strategies.gaussian.proofs import best_proof
+from hdmm_bf.strategies.gaussian import Found, Sketch
+from hdmm_bf.strategies.gaussian.choose import FLOOR, short_proof
 from hdmm_bf.strategies.laplace import balls, directions, kronecker, layers, unions
 from hdmm_bf.strategies.laplace.directions import Candidates, SumDraft
 from hdmm_bf.strategies.laplace.kronecker import Attributes, KroneckerDraft, in_turn
@@ -36,7 +34,6 @@ _WHY = {
 }
 _TIE = 1e-9
 """Share by which blocks that answer their terms alone must be better: they give no estimate of the cells."""
-_BOUND_GAP = 1e-3
 _BOUND_SHARE = 0.25
 """Of the time that is left, for the bound."""
 
@@ -73,7 +70,7 @@ def fit_laplace(
     """
     chosen = [_asked(product, family)] if family is not None else [f for f in _FAMILIES if _fits(f, product)]
     with limits.limited(limits.now() + _BOUND_SHARE * limits.time_left()):
-        proof = _proof(product)
+        proof = short_proof(product)
     bounds = product_bound(product, proof)
     reached: dict[str, float] = {}
     steps = _steps(product, [family.name for family in chosen], seed, bounds.lower or 0.0, reached)
@@ -170,10 +167,3 @@ def _precisions(block: KroneckerDraft) -> AnyTensor:
     rows[:count] = math.inf
     shape = [-1 if k == attribute else 1 for k in range(len(block.factors))]
     return rows.reshape(shape) if block.error > 0 else np.full_like(rows[:1], math.inf).reshape([1] * len(shape))
-
-
-def _proof(product: ProductProblem) -> Proof | None:
-    """The Gaussian optimum's proof where a small search finds it, else the best there is: it bounds Laplace too."""
-    if choose(product) == bases.FAMILY.name:
-        return best_proof(product)[1]
-    return fit_product(product, gap=_BOUND_GAP).proof

@@ -34,7 +34,7 @@ def applicable(problem: Problem, family: str | None = None) -> list[Family]:
     """Return the families that apply to a problem, or the one of a name."""
     if family is not None:
         return [find("norm", family)]
-    return [known for known in families("norm") if known.applies(problem)]
+    return [known for known in families("norm", structured=False) if known.applies(problem)]
 
 
 def steps(

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from hdmm_bf.strategies.records.blocks import AnyTensor, Block, NoiseSum, ProductStrategy
 from hdmm_bf.strategies.records.joined import Gains, JoinedBlock, Layer
 from hdmm_bf.strategies.records.matrices import CellStrategy, EdgeStrategy, Kind, MatrixStrategy
-from hdmm_bf.strategies.records.trees import GroupedTree, TreeNorm
+from hdmm_bf.strategies.records.trees import GroupedTree, TreeNorm, TreePart, TreeSum
 
 __all__ = [
     "BY_FACTORS",
@@ -29,10 +29,12 @@ __all__ = [
     "ProductStrategy",
     "Strategy",
     "TreeNorm",
+    "TreePart",
+    "TreeSum",
 ]
 
-Strategy: TypeAlias = MatrixStrategy | ProductStrategy | NoiseSum | TreeNorm | GroupedTree
+Strategy: TypeAlias = MatrixStrategy | ProductStrategy | NoiseSum | TreeNorm | GroupedTree | TreeSum
 """Any strategy that ships: one of the records of this folder."""
 
-BY_FACTORS = (ProductStrategy.kind, NoiseSum.kind, GroupedTree.kind)
+BY_FACTORS = (ProductStrategy.kind, NoiseSum.kind, GroupedTree.kind, TreeSum.kind)
 """Kinds of strategies that are kept by their factors."""

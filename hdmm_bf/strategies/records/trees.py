@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, final
 import numpy as np
 from jaxtyping import Int64
 
-from hdmm_bf._checks import fits
+from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import RealMatrix, RealVector
 from hdmm_bf.strategies.records.owned import owned
 
@@ -127,3 +127,78 @@ class GroupedTree:
         for group, cells in enumerate(self.cells):
             A[group][:, cells] = own
         return A.reshape(rows, n)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TreePart:
+    """Noise of one tree norm, drawn afresh for every slot, that hides the moves along an attribute, or several.
+
+    Along an attribute i, noise flows along the edges of a graph H on its values: a number phi for every edge and every
+    combination of values of the other attributes, which moves as many records from one end of the edge to the other
+    (see `problem.slots`). A move along attribute i is a path in H, and phi hides one unit in each of its slots. The
+    tree is over the values of some of the other attributes; for every edge of H, and every combination of values of
+    the remaining attributes, its noise is drawn by itself.
+
+    Without such an attribute, `along` is None, the noise is on the cells, and paths in the tree hide the moves along
+    the tree's own attributes.
+
+    Attributes:
+        tree: over the values of `axes`, in row-major order.
+        axes: the attributes of the tree, ascending.
+        along: the attribute whose moves are hidden, not one of `axes`; None for those of `axes`.
+        edges: H, one row an edge, BOTTOM being -1 and second; empty where `along` is None.
+    """
+
+    tree: TreeNorm
+    axes: tuple[int, ...]
+    along: int | None
+    edges: Int64[np.ndarray, "k 2"]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "edges", owned(self.edges))
+
+    @property
+    def hides(self) -> tuple[int, ...]:
+        """The attributes whose moves are hidden."""
+        return self.axes if self.along is None else (self.along,)
+
+    def grouped(self, sizes: tuple[int, ...]) -> GroupedTree:
+        """Return the tree with its slots, on a domain of these sizes."""
+        slots = tuple(len(self.edges) if i == self.along else n for i, n in enumerate(sizes))
+        return GroupedTree(self.tree, self.axes, slots)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TreeSum:
+    """Noise of several tree norms, added up: every attribute with edges has a part that hides the moves along it.
+
+    A move changes one attribute, and the part that hides it takes the move up, whatever the others add. Only the sum
+    may be published.
+
+    Attributes:
+        parts: what is added up.
+        sizes: number of values of every attribute of the domain.
+        family: the family that found it.
+    """
+
+    parts: tuple[TreePart, ...]
+    sizes: tuple[int, ...]
+    family: str
+
+    kind: ClassVar[Literal["tree sum"]] = "tree sum"
+    column: ClassVar[Literal["cell"]] = "cell"
+
+    def __repr__(self) -> str:
+        return f"TreeSum({self.family}, {len(self.parts)} parts, {self.num_rows} sets)"
+
+    @property
+    def num_rows(self) -> int:
+        """Number of sets of slots with a weight."""
+        return sum(part.grouped(self.sizes).num_rows for part in self.parts)
+
+    def matrix(self) -> RealMatrix:
+        """Refuse: there is no one matrix whose norm is that of the noise."""
+        advice = "Export the trees instead."
+        raise fail("strategy.matrix", repr(self), "adds up noise of several trees, and is no one matrix", advice)
