@@ -22,7 +22,6 @@ import numpy as np
 from hdmm_bf._types import EdgeArray, Effort
 from hdmm_bf.bounds.dense import svd_bound
 from hdmm_bf.certificate.tree_sums import MOST_EDGES
-from hdmm_bf.bounds.dense import svd_bound
 from hdmm_bf.certificate.tree_sums import steps as path_steps
 from hdmm_bf.objectives import limits
 from hdmm_bf.problem.groups import problem_within
