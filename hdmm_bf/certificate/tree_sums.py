@@ -12,8 +12,6 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.sparse import csgraph
 
 from hdmm_bf._checks import fail
 from hdmm_bf._types import EdgeArray, Noise, Proof
@@ -23,34 +21,13 @@ from hdmm_bf.certificate.norms import MOST_CELLS
 from hdmm_bf.matrix import Identity
 from hdmm_bf.policy import BOTTOM, Policy
 from hdmm_bf.problem.groups import policy_within, workload_within
-from hdmm_bf.problem.slots import columns, folded_problem, moves_along, slot_policy
+from hdmm_bf.problem.slots import MOST_EDGES, columns, folded_problem, moves_along, slot_policy, steps
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import GroupedTree, TreePart, TreeSum
-
-MOST_EDGES = 2**16
-"""Edges of a graph along which noise flows."""
 
 _MOST_VALUES = 4096
 _LARGEST_DENOMINATOR = 2**31
 _MOST_PARTS = 64
-
-
-def steps(moves: EdgeArray, edges: EdgeArray, num_values: int) -> int:
-    """Return the most edges of a graph that the shortest path of a move along an attribute has; 0 without moves.
-
-    Refused where a move is no path.
-    """
-    if len(moves) == 0:
-        return 0
-    ends = np.where(edges == BOTTOM, num_values, edges)
-    there = np.where(moves == BOTTOM, num_values, moves)
-    graph = sp.csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(num_values + 1, num_values + 1))
-    starts, row = np.unique(there[:, 0], return_inverse=True)
-    lengths = csgraph.shortest_path(graph, directed=False, unweighted=True, indices=starts)[row, there[:, 1]]
-    if not np.all(np.isfinite(lengths)):
-        shown = f"edge {tuple(moves[int(np.argmax(~np.isfinite(lengths)))].tolist())}"
-        raise fail("certificate", shown, "is no path in the graph along which noise flows", "Fit again.")
-    return int(lengths.max())
 
 
 def part_sensitivity(part: TreePart, policy: Policy, sizes: tuple[int, ...]) -> int:

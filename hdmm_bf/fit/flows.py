@@ -87,7 +87,8 @@ def better(made: Fit, other: Fit) -> Fit:
 def _progress(drafts: Iterator[FlowsDraft], reached: dict[str, float]) -> Iterator[Progress[FlowsDraft, None]]:
     """Note what was reached; no bound binds tree norms."""
     for found in drafts:
-        reached[found.origin] = min(found.error, reached.get(found.origin, math.inf))
+        if found.error < math.inf:
+            reached[found.origin] = min(found.error, reached.get(found.origin, math.inf))
         yield Progress(found.error, 0.0, found, None)
 
 

@@ -26,7 +26,7 @@ from hdmm_bf.strategies import Progress, limits, search
 from hdmm_bf.strategies.gaussian import dense as gaussian
 from hdmm_bf.strategies.norm import flows, portfolio
 from hdmm_bf.strategies.norm.drafts import TreeDraft, tree_draft
-from hdmm_bf.strategies.norm.groups import grouped_axes
+from hdmm_bf.strategies.norm.groups import grouped_axes, searched
 from hdmm_bf.strategies.norm.queries import tree_of_queries
 from hdmm_bf.strategies.norm.shapes import equal_weights, planted
 from hdmm_bf.strategies.records import GroupedTree
@@ -38,6 +38,9 @@ _YARDSTICK_SHARE = 0.25
 
 _FEW_CELLS = 64
 """Cells of products up to which one tree for all of them is searched beside sums of trees."""
+
+_LOOK_SECONDS = 3.5
+"""A look at one tree for `_FEW_CELLS` cells takes at most so long, and grows with their square."""
 
 _LOOK, _BEHIND = 3, 1.1
 """Drafts after which one tree is given up, and how far behind it is then."""
@@ -55,21 +58,27 @@ def fit_norm(problem: Problem, options: FitOptions) -> Fit:
     if not _has_rival(problem):
         return fit_flows(problem, options)
     made = fit_flows(problem, options, share=SHARE)
-    if made.unit_error == 0 or limits.ending():
+    left = options.until(norm_seconds(problem)) - limits.now()
+    if made.unit_error == 0 or left < _LOOK_SECONDS * (searched(problem).policy.num_cells / _FEW_CELLS) ** 2:
         return made
-    return better(made, _fit_tree(problem, options, beat=made.unit_error))
+    try:
+        return better(made, _fit_tree(problem, options, beat=made.unit_error))
+    except InputError:  # too large for one tree
+        return made
 
 
 def _has_rival(problem: Problem) -> bool:
-    """Whether one tree is searched beside sums: on few cells, and where several attributes have moves in cycles.
+    """Whether one tree is searched beside sums: on few cells, and where it can hide all moves at once at little cost.
 
-    Then it can hide all moves at once, at no more than two paths to the root; on lines it is far behind.
+    That is where presence is hidden, and where several attributes have moves in cycles: both ends of a move cost two
+    paths to the root. On grids, where moves are short, it is far behind.
     """
     cells, factors = problem.policy.num_cells, problem.policy.factors or ()
     if cells <= _FEW_CELLS:
         return True
+    joint = problem.policy.has_bottom or sum(not own.is_forest for own in factors) > 1
     axes = grouped_axes(problem)
-    return (cells <= MOST_CELLS or axes is not None) and sum(not own.is_forest for own in factors) > 1
+    return joint and (cells <= MOST_CELLS if axes is None else len(axes) > 1)
 
 
 def _fit_tree(problem: Problem, options: FitOptions, *, beat: float = math.inf) -> Fit:

@@ -20,8 +20,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Int64
+from scipy.sparse import csgraph
 
 from hdmm_bf import policy as policies
+from hdmm_bf._checks import fail
 from hdmm_bf._types import EdgeArray, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.domain import Domain
 from hdmm_bf.matrix import Dense, Kronecker, Matrix, Sparse, Stack, Weighted
@@ -29,6 +31,9 @@ from hdmm_bf.policy import BOTTOM, Policy
 from hdmm_bf.problem.product import product_terms
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.workload import Boxes, Workload
+
+MOST_EDGES = 2**16
+"""Edges of a graph along which noise flows."""
 
 _PROBE, _PROBES = 2**20, 3
 _SEED = secrets.randbits(128)
@@ -76,6 +81,27 @@ def all_values(own: Policy) -> EdgeArray:
     """Return the graph with an edge from every value that has one in the policy to BOTTOM."""
     moved = np.unique(own.edges[own.edges != BOTTOM])
     return np.stack([moved, np.full(moved.size, BOTTOM)], axis=1).astype(np.int64)
+
+
+def steps(moves: EdgeArray, edges: EdgeArray, num_values: int) -> int:
+    """Return the most edges of a graph that the shortest path of a move along an attribute has; 0 without moves.
+
+    Refused where a move is no path.
+
+    Guarantees:
+        Every move is a path of at most so many edges, and some move has no shorter one.
+    """
+    if len(moves) == 0:
+        return 0
+    ends = np.where(edges == BOTTOM, num_values, edges)
+    there = np.where(moves == BOTTOM, num_values, moves)
+    graph = sp.csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(num_values + 1, num_values + 1))
+    starts, row = np.unique(there[:, 0], return_inverse=True)
+    lengths = csgraph.shortest_path(graph, directed=False, unweighted=True, indices=starts)[row, there[:, 1]]
+    if not np.all(np.isfinite(lengths)):
+        shown = f"edge {tuple(moves[int(np.argmax(~np.isfinite(lengths)))].tolist())}"
+        raise fail("certificate", shown, "is no path in the graph along which noise flows", "Fit again.")
+    return int(lengths.max())
 
 
 def slot_policy(sizes: tuple[int, ...], axes: tuple[int, ...]) -> Policy:

@@ -18,10 +18,9 @@ from typing import ClassVar, Literal, final
 
 from hdmm_bf._checks import fail
 from hdmm_bf._types import EdgeArray
-from hdmm_bf.certificate.tree_sums import steps
 from hdmm_bf.policy import Policy
 from hdmm_bf.problem.groups import policy_within
-from hdmm_bf.problem.slots import moves_along, slot_policy
+from hdmm_bf.problem.slots import moves_along, slot_policy, steps
 from hdmm_bf.release import analytic, tree_noise
 from hdmm_bf.release.tree_noise import TreeSampler
 from hdmm_bf.strategies.records import TreePart, TreeSum

@@ -11,6 +11,7 @@ from hdmm_bf.report import plots
 from hdmm_bf.report.comparison import Compared, example_loss
 from hdmm_bf.report.page import Section, paragraph, picture
 from hdmm_bf.report.plots.errors import can_draw
+from hdmm_bf.report.plots.strategies import attribute_names, hidden_names, tree_part
 from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, GroupedTree, NoiseSum, ProductStrategy, TreeSum
 
 _RANGE_KNOWN = 50_000
@@ -63,13 +64,13 @@ def _tree_sum(fit: Fit, strategy: TreeSum) -> Section:
     )
     pictures = [paragraph(words)]
     for number, part in enumerate(strategy.parts):
-        tied = " and ".join(plots.attribute_names(graph.domain)[i] for i in part.axes)
+        tied = " and ".join(attribute_names(graph.domain)[i] for i in part.axes)
         times = part.grouped(strategy.sizes).num_groups
         alternative = (
-            f"Sets of the tree for moves along {plots.hidden_names(graph, part)}: {part.tree.num_rows} sets of values "
+            f"Sets of the tree for moves along {hidden_names(graph, part)}: {part.tree.num_rows} sets of values "
             f"of {tied} with a weight, any two of them nested or disjoint, drawn {times} times."
         )
-        drawn = plots.as_svg(plots.tree_part(graph, strategy, number), name=f"strategy{number}")
+        drawn = plots.as_svg(tree_part(graph, strategy, number), name=f"strategy{number}")
         caption = f"{alternative} The darker a bar, the more the sum of the noise over the set is held."
         pictures.append(picture(drawn, alternative, caption))
     return Section("strategy", "How noise is drawn", "".join(pictures))

@@ -12,7 +12,7 @@ from hdmm_bf.bundle.files import npz
 from hdmm_bf.certificate import certify
 from hdmm_bf.fit.loading import check
 from hdmm_bf.strategies.norm.groups import grouped_axes
-from hdmm_bf.strategies.records import GroupedTree, TreeNorm
+from hdmm_bf.strategies.records import GroupedTree, TreeNorm, TreeSum
 from tests.support.bundles import forge
 
 LARGE = "all-range:40x60x2", "product:threshold:40:3,empty:60,empty:2"
@@ -20,7 +20,7 @@ LARGE = "all-range:40x60x2", "product:threshold:40:3,empty:60,empty:2"
 
 @pytest.fixture(scope="module")
 def large():
-    return bf.fit(*LARGE, noise="norm", max_steps=2)
+    return bf.fit(*LARGE, noise="norm", family="chain", max_steps=2)
 
 
 @pytest.fixture
@@ -43,12 +43,13 @@ def test_domains_beyond_all_cells_together_are_fitted_by_groups(large):
 def test_groups_that_are_alike_have_the_error_of_a_search_over_all_cells():
     """Fewer unknowns, so it is no worse; a tree of its own for every group has nothing to gain."""
     problem = "all-range:24x3", "product:line:24,empty:3"
-    by_groups = bf.fit(*problem, noise="norm", max_steps=4)
+    by_groups = bf.fit(*problem, noise="norm", family="chain", max_steps=4)
     assert by_groups.unit_error == pytest.approx(10 * 24 * 23, rel=1e-6)  # 24 * 23 of one line, tr V_3 = 10
 
 
 def test_small_domains_and_goals_are_searched_over_all_cells():
-    assert isinstance(bf.fit("all-range:6x2", "product:line:6,empty:2", noise="norm", max_steps=1).strategy, TreeNorm)
+    few = {"noise": "norm", "family": "chain", "max_steps": 1}
+    assert isinstance(bf.fit("all-range:6x2", "product:line:6,empty:2", **few).strategy, TreeNorm)
     goal = bf.problem("all-range:40x60x2", LARGE[1], objective="largest")
     assert grouped_axes(goal) is None
 
@@ -74,11 +75,11 @@ def test_groups_are_used_where_they_are_alike_or_the_domain_is_large(workload, p
 @pytest.mark.parametrize(
     ("workload", "policy", "words"),
     [
-        ("all-range:80x60", "threshold:80x60:1", "need public attributes or queries that are nested sets"),
-        ("all-range:200x100", "product:line:200,line:100", "searched for without public attributes"),
+        ("all-range:80x60", "threshold:80x60:2", "need public attributes or queries that are nested sets"),
+        ("all-range:200x100", "threshold:200x100:2", "searched for without public attributes"),
     ],
 )
-def test_large_domains_without_groups_are_refused_in_a_sentence(workload, policy, words):
+def test_large_domains_that_are_no_products_are_refused_in_a_sentence(workload, policy, words):
     with pytest.raises(InputError, match=words):
         bf.fit(workload, policy, noise="norm")
 
@@ -220,7 +221,7 @@ def test_exports_hold_the_tree_and_where_it_holds(large, tmp_path):
         write_matrix(large, tmp_path / "t.csv", kind="csv")
     with pytest.raises(InputError, match="no written-out reconstruction"):
         write_matrix(large, tmp_path / "t.npz", kind="npz", what="reconstruction")
-    small = bf.fit("all-range:9x8", "product:line:9,empty:8", noise="norm", max_steps=1)
+    small = bf.fit("all-range:9x8", "product:line:9,empty:8", noise="norm", family="chain", max_steps=1)
     write_matrix(small, tmp_path / "small.npz", kind="npz", dense=True)
     A = arrays_of(tmp_path, "small.npz")["strategy"]
     moved = [A[:, u] - A[:, v] for u, v in small.problem.policy.edges.tolist()]
@@ -236,7 +237,7 @@ def test_plans_and_predictions_of_memory_know_groups(large):
 def test_advice_fits_tree_norms_by_groups():
     problem = "marginals:40x60x2:1", "product:line:40,empty:60,empty:2"
     advice = bf.advise(*problem, epsilon=1.0, max_seconds=20)
-    assert any(one.noise == "norm" and isinstance(one.fit.strategy, GroupedTree) for one in advice.candidates)
+    assert any(one.noise == "norm" and isinstance(one.fit.strategy, GroupedTree | TreeSum) for one in advice.candidates)
 
 
 def test_the_summary_is_plain(large):

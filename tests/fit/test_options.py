@@ -40,6 +40,7 @@ PROBLEMS = {
     "tree hierarchy": ("all-range:8", "unbounded:8", "norm", "hierarchy"),
     "tree blocks": ("prefix:8", "threshold:8:3", "norm", "blocks"),
     "tree clusters": ("identity:8", "bounded:8", "norm", "clusters"),
+    "tree flows": ("all-range:5x4", "threshold:5x4:1", "norm", "flows"),
     "public tree": (np.ones((2, 5)), "bounded:5", "norm", None),
     "public": (np.ones((2, 5)), "bounded:5", "gaussian", None),
     "public laplace": (np.ones((2, 5)), "bounded:5", "laplace", None),

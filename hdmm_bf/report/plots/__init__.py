@@ -9,7 +9,7 @@ from hdmm_bf.report.plots.canvas import FIGURES, as_file, as_svg
 from hdmm_bf.report.plots.errors import convergence, error_per_query, steps
 from hdmm_bf.report.plots.maps import district_map
 from hdmm_bf.report.plots.policies import policy_graph
-from hdmm_bf.report.plots.strategies import attribute_names, hidden_names, strategy_heatmap, tree_part
+from hdmm_bf.report.plots.strategies import strategy_heatmap
 from hdmm_bf.report.plots.worst import worst_queries
 
 __all__ = [
@@ -17,14 +17,11 @@ __all__ = [
     "advice",
     "as_file",
     "as_svg",
-    "attribute_names",
     "convergence",
     "district_map",
     "error_per_query",
-    "hidden_names",
     "policy_graph",
     "steps",
     "strategy_heatmap",
-    "tree_part",
     "worst_queries",
 ]

@@ -21,11 +21,10 @@ import numpy as np
 
 from hdmm_bf._types import EdgeArray, Effort
 from hdmm_bf.bounds.dense import svd_bound
-from hdmm_bf.certificate.tree_sums import MOST_EDGES
-from hdmm_bf.certificate.tree_sums import steps as path_steps
 from hdmm_bf.objectives import limits
 from hdmm_bf.problem.groups import problem_within
-from hdmm_bf.problem.slots import all_values, columns, folded_problem, moves_along
+from hdmm_bf.problem.slots import MOST_EDGES, all_values, columns, folded_problem, moves_along
+from hdmm_bf.problem.slots import steps as path_steps
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.norm import portfolio
 from hdmm_bf.strategies.norm.drafts import TreeDraft, tree_draft
@@ -41,7 +40,8 @@ _LOOK = 3
 """Trees that are searched for a part before the best of its kinds is searched further."""
 
 _BEHIND, _KINDS_BEHIND = 1.05, 1.5
-"""Kinds of parts that end so far behind the best are not searched further; whose plain trees are, not at all."""
+"""Kinds of parts that end so far behind the best are not searched further; those of slots whose plain trees are, not at
+all: trees of an attribute's own gain more."""
 
 _LEAST = 0.4
 """Share of the SVD bound below which an error is rounding: no unbiased mechanism is below half of it at small epsilon,
@@ -49,6 +49,10 @@ and weights that vanish leave a law without digits."""
 
 _ON_SLOTS = 1 / 2, 1 / 8, 1 / 64
 """Shares of the weight that single slots have in trees with one set, of all."""
+
+_APART, _FEW_VALUES = 0.25, 64
+"""Share of what queries ask below which trees with one set are looked at; values up to which plain trees with a public
+total are."""
 
 _MOST_VALUES = 4096
 _DIGITS = 9
@@ -160,7 +164,8 @@ class _Search:
         plain = [_plain(place, own) for place, own in every]
         self.best = min(plain, key=lambda part: part.error)
         most = _KINDS_BEHIND * self.best.error
-        near = [pair for pair, part in zip(every, plain, strict=True) if part.error <= most]
+        pairs = zip(every, plain, strict=True)
+        near = [pair for pair, part in pairs if pair[0].along is None or part.error <= most]
         single = [pair for pair in near if len(pair[0].axes) == 1]
         self._running = [self._parts(place, pool.trees(own)) for place, own in single]
         self._joined = [self._parts(place, pool.trees(own)) for place, own in near if len(place.axes) > 1]
@@ -191,11 +196,14 @@ class _Search:
                     yield
 
     def joined(self) -> Iterator[None]:
-        """Search trees over several attributes."""
+        """Search trees over several attributes, which take longer: on where a look brings a gain."""
         for parts in self._joined:
-            for part in parts:
+            before = self.best.error
+            for count, part in enumerate(parts, start=1):
                 self._take(part)
                 yield
+                if count >= _LOOK and not self.best.error < before:
+                    break
 
 
 def held(problem: Problem, found: FlowsDraft, least: float) -> FlowsDraft:
@@ -237,18 +245,24 @@ def _problem_at(problem: Problem, place: Place) -> Problem:
 
 
 def _plain(place: Place, own: Problem) -> PartDraft:
-    """Return the best of trees that need no search: noise on every slot, and less of it than on all slots together."""
-    n, drafts = own.policy.num_cells, []
-    if not own.policy.has_bottom:  # a root of weight zero: the total is public
-        parents = planted(own.policy, lambda trees, cells: trees.join(cells))
-        drafts = [tree_draft(own, parents, np.where(np.arange(parents.size) < n, 1.0, 0.0), origin="star")]
-    else:
-        drafts = [tree_draft(own, np.full(n, -1), np.ones(n), origin="star")]
+    """Return the best of trees that need no search: noise on every slot, and less of it than on all slots together.
+
+    Where presence is hidden, noise on every slot is discrete Laplace noise: its unit error is tr V.
+    """
+    n, V = own.policy.num_cells, own.gram
+    if own.policy.has_bottom:
+        drafts = [TreeDraft(np.full(n, -1), np.ones(n), float(np.trace(V)), "star")]
+        apart = float(np.trace(V) - V.sum() / n)  # what queries see of anything but the total
         parents = np.append(np.full(n, n), -1)
-        for share in _ON_SLOTS:
+        for share in _ON_SLOTS if apart < _APART * drafts[0].error else ():
             drafts.append(tree_draft(own, parents, np.append(np.full(n, share), 1 - share), origin="total"))
-    if not np.any(own.gram):  # no query sees it
-        return PartDraft(place, drafts[0]._replace(error=0.0), 0.0)
+    else:  # a root of weight zero: the total is public
+        parents = planted(own.policy, lambda trees, cells: trees.join(cells))
+        weights = np.where(np.arange(parents.size) < n, 0.5, 0.0)
+        seen = np.any(V)
+        drafts = [TreeDraft(parents, weights, math.inf if seen else 0.0, "star")]
+        if seen and n <= _FEW_VALUES:
+            drafts.append(tree_draft(own, parents, weights, origin="star"))
     tree = min(drafts, key=lambda draft: draft.error)
     return PartDraft(place, tree, place.steps**2 * tree.error)
 
