@@ -21,12 +21,20 @@ from hdmm_bf.certificate.norms import MOST_CELLS
 from hdmm_bf.matrix import Identity
 from hdmm_bf.policy import BOTTOM, Policy
 from hdmm_bf.problem.groups import policy_within, workload_within
-from hdmm_bf.problem.slots import MOST_EDGES, columns, folded_problem, moves_along, slot_policy, steps
+from hdmm_bf.problem.slots import (
+    LARGEST_DENOMINATOR,
+    MOST_EDGES,
+    MOST_ENTRIES,
+    columns,
+    denominator_of,
+    folded_problem,
+    moves_along,
+    slot_policy,
+    steps,
+)
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import GroupedTree, TreePart, TreeSum
 
-_MOST_VALUES = 4096
-_LARGEST_DENOMINATOR = 2**31
 _MOST_PARTS = 64
 
 
@@ -95,7 +103,7 @@ def check_sum(strategy: TreeSum, problem: Problem) -> None:
     """Refuse parts that are not of this domain, or leave a move open."""
     policy, sizes = problem.policy, strategy.sizes
     domain, factors = policy.domain.sizes, policy.factors
-    if factors is None or len(factors) != len(domain):
+    if factors is None or len(factors) != len(domain) or policy.stored is not None:
         raise fail("certificate", policy.title, "is no product of one policy an attribute", "Fit again.")
     if tuple(sizes) != tuple(domain):
         shown = f"parts of a domain of {'x'.join(map(str, sizes))}"
@@ -133,14 +141,14 @@ def _check_part(part: TreePart, sizes: tuple[int, ...], name: str) -> None:
 def _check_graph(edges: EdgeArray, own: Policy, name: str) -> None:
     """Refuse what is no graph on the values of an attribute, or too large to be added exactly."""
     n = own.num_cells
-    good = edges.ndim == 2 and edges.shape[1] == 2 and 0 < len(edges) <= MOST_EDGES and n <= _MOST_VALUES
+    good = edges.ndim == 2 and edges.shape[1] == 2 and edges.dtype == np.int64 and 0 < len(edges) <= MOST_EDGES
+    good = good and n * len(edges) <= MOST_ENTRIES
     if not good or edges[:, 0].min() < 0 or edges.max() >= n or edges[:, 1].min() < BOTTOM:
         shown = f"{name}, {len(edges)} edges on {n} values"
-        advice = f"Use pairs of values, at most {MOST_EDGES} on at most {_MOST_VALUES}."
+        advice = f"Use pairs of values, at most {MOST_EDGES}, and {MOST_ENTRIES} times values."
         raise fail("certificate", shown, "are no graph that noise can flow along", advice)
     if np.any(edges[:, 0] == edges[:, 1]) or len(np.unique(np.sort(edges, axis=1), axis=0)) < len(edges):
         raise fail("certificate", name, "has an edge twice, or from a value to itself", "Fit again.")
-    sizes = np.unique(own.components.sizes[own.components.public]).tolist()
-    if math.lcm(*sizes) > _LARGEST_DENOMINATOR:
-        shown = f"public totals of {len(sizes)} sizes"
-        raise fail("certificate", shown, "are too many to keep exactly", "Use other noise.")
+    if denominator_of(own, edges) > LARGEST_DENOMINATOR:
+        shown = f"{name}, public totals over components of many sizes"
+        raise fail("certificate", shown, "cannot be kept exactly", "Use a graph that stays in them, or other noise.")

@@ -13,7 +13,7 @@ from hdmm_bf._checks import fail
 from hdmm_bf._display import plain
 from hdmm_bf._linalg import AGREEMENT, BOUND_ROUNDING, threads_for
 from hdmm_bf._types import JsonObject
-from hdmm_bf.bundle.checks import BLOCKS, GROUPED_TREE, STRATEGY, TREE, refuse
+from hdmm_bf.bundle.checks import BLOCKS, GROUPED_TREE, STRATEGY, TREE, TREE_SUM, refuse
 from hdmm_bf.certificate import Certificate, disagreements
 from hdmm_bf.fit.certified import certificate
 from hdmm_bf.fit.fit import Fit
@@ -79,7 +79,8 @@ def _derive(path: str | Path, contents: bundle.Contents) -> Certificate:
         with threads_for(problem.policy.num_cells), np.errstate(all="ignore"):  # what is not finite is refused
             return certificate(strategy, problem, noise=noise, proof=proof)
     except (ValueError, ArithmeticError, LookupError, TypeError) as error:
-        file = next(name for name in (BLOCKS, TREE, GROUPED_TREE, STRATEGY) if name in contents.manifest["files"])
+        kinds = BLOCKS, TREE, GROUPED_TREE, TREE_SUM, STRATEGY
+        file = next(name for name in kinds if name in contents.manifest["files"])
         raise refuse(path, file, f"cannot be certified ({error})") from None
 
 

@@ -59,6 +59,7 @@ class Kronecker(Matrix):
         k = rest.shape[1]
         fits("matrix.quadratic", f"{self}", first.shape[0] * k * k * depth * 8, advice="Use fewer queries.")
         front = C.reshape(n, k, n, k, depth).transpose(0, 2, 1, 3, 4).reshape(n, n, -1)
+        front = (front + front.transpose(1, 0, 2)) / 2  # blocks beside the diagonal are not symmetric by themselves
         inner = first._quadratic(front).reshape(-1, k, k, depth).transpose(1, 2, 0, 3)
         answers = rest._quadratic(inner.reshape(k, k, -1)).reshape(-1, first.shape[0], depth)
         return answers.transpose(1, 0, 2).reshape(-1, depth)

@@ -53,7 +53,7 @@ def policy_within(policy: Policy, axes: Sequence[int]) -> Policy:
     """
     factors, count = policy.factors, policy.domain.num_attributes
     proper = list(axes) == sorted(set(axes)) and bool(axes) and min(axes) >= 0 and max(axes) < count
-    if factors is None or len(factors) != count or not proper:
+    if factors is None or len(factors) != count or policy.stored is not None or not proper:
         shown = f"{policy.title}, attributes {tuple(axes)}"
         raise fail("problem", shown, "is no product with these attributes", "Use a policy that is a product.")
     moved = [i for i, factor in enumerate(factors) if factor.num_edges and i not in axes]

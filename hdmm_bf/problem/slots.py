@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from jaxtyping import Int64
+from jaxtyping import Bool, Int64
 from scipy.sparse import csgraph
 
 from hdmm_bf import policy as policies
-from hdmm_bf._checks import fail
+from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import EdgeArray, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.domain import Domain
 from hdmm_bf.matrix import Dense, Kronecker, Matrix, Sparse, Stack, Weighted
@@ -32,8 +32,14 @@ from hdmm_bf.problem.product import product_terms
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.workload import Boxes, Workload
 
-MOST_EDGES = 2**16
-"""Edges of a graph along which noise flows."""
+MOST_EDGES, MOST_ENTRIES = 2**16, 2**24
+"""Edges of a graph along which noise flows; values times edges."""
+
+LARGEST_DENOMINATOR = 2**31
+"""Of noise that keeps public totals, so that whole numbers stay small."""
+
+_ENTRY = 24
+"""Bytes of an entry while queries that are no products are written out for slots."""
 
 _PROBE, _PROBES = 2**20, 3
 _SEED = secrets.randbits(128)
@@ -64,17 +70,31 @@ def columns(own: Policy, edges: EdgeArray) -> Columns:
     np.add.at(P, (edges[:, 0], np.arange(count)), 1)
     np.add.at(P, (edges[:, 1], np.arange(count)), -1)
     P = P[:n]
-    disturbed = []
-    for label in own.components.public:
-        inside = own.components.labels == label
-        totals = P[inside].sum(axis=0)
-        if np.any(totals):
-            disturbed.append((inside, totals))
+    disturbed = [(inside, P[inside].sum(axis=0)) for inside in _disturbed(own, edges)]
     denominator = math.lcm(*(int(inside.sum()) for inside, _ in disturbed))
     found = denominator * P
     for inside, totals in disturbed:
         found[inside] -= denominator // int(inside.sum()) * totals
     return Columns(found, denominator)
+
+
+def is_small(own: Policy, edges: EdgeArray) -> bool:
+    """Whether M of a graph can be written out, in whole numbers that leave room for sums."""
+    small = 0 < len(edges) <= MOST_EDGES and own.num_cells * len(edges) <= MOST_ENTRIES
+    return small and denominator_of(own, edges) <= LARGEST_DENOMINATOR
+
+
+def denominator_of(own: Policy, edges: EdgeArray) -> int:
+    """Return the denominator of M, of any size."""
+    return math.lcm(*(int(inside.sum()) for inside in _disturbed(own, edges)))
+
+
+def _disturbed(own: Policy, edges: EdgeArray) -> list[Bool[np.ndarray, " n"]]:
+    """Return the components with public totals that some edge of a graph leaves or enters."""
+    labels = np.append(own.components.labels, -1)  # the last is BOTTOM's
+    ends = labels[edges]
+    crossed = np.unique(ends[ends[:, 0] != ends[:, 1]])
+    return [own.components.labels == label for label in np.intersect1d(crossed, own.components.public)]
 
 
 def all_values(own: Policy) -> EdgeArray:
@@ -150,6 +170,9 @@ def on_slots(matrix: Matrix, sizes: tuple[int, ...], along: int, M: Columns) -> 
     if folded is not None:
         return folded, one
     before, after = math.prod(sizes[:along]), math.prod(sizes[along + 1 :])
+    entries = int(np.count_nonzero(M.integers)) * before * after
+    advice = "Use queries that are products or boxes, or fewer cells."
+    fits("problem", f"{matrix} on slots", _ENTRY * (entries + matrix.nnz * M.integers.shape[1]), advice=advice)
     pushed = sp.kron(sp.kron(sp.eye_array(before), sp.csr_array(M.matrix)), sp.eye_array(after), format="csc")
     slots = tuple(M.integers.shape[1] if i == along else n for i, n in enumerate(sizes))
     return Sparse(sp.csr_array(matrix.sparse() @ pushed)), slots

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from jaxtyping import Int, Int64
 
 from hdmm_bf._checks import fail, fits
-from hdmm_bf._types import IndexArray, RealMatrix, RealVector
+from hdmm_bf._types import AnyArray, IndexArray, RealMatrix, RealVector
 from hdmm_bf.data.checked import as_tables
 from hdmm_bf.data.tables import Tables
 from hdmm_bf.matrix import Matrix, Sparse
@@ -44,8 +44,8 @@ class DrawnCells(CellsRecovery):
     denominator: int = 1
 
     @abstractmethod
-    def noise(self, settled: Plan, count: int) -> Int64[np.ndarray, "n count"]:
-        """Return draws of the noise on all cells times the denominator, one column each."""
+    def noise(self, settled: Plan, count: int) -> AnyArray:
+        """Return draws of the noise on all cells times the denominator, one column each, in whole numbers."""
 
     @abstractmethod
     def check_made(self, settled: Plan) -> None:
@@ -126,7 +126,7 @@ class DrawnCells(CellsRecovery):
         asked = _rows(workload.matrix, chosen)
         block = max(1, _BLOCK // max(self.noise_size, asked.shape[0]))
         sizes = [min(block, draws - start) for start in range(0, draws, block)]
-        errors = [np.abs(asked.mv(self.noise(settled, size) / self.denominator)) for size in sizes]
+        errors = [np.abs(asked.mv(self._errors(settled, size))) for size in sizes]
         kept = [own if asked.shape[0] == chosen.size else own[chosen] for own in errors]
         return np.asarray(np.partition(np.concatenate(kept, axis=1), rank, axis=1)[:, rank])
 
@@ -135,11 +135,15 @@ class DrawnCells(CellsRecovery):
         found = min(_DRAWS, _MOST_NOISE // self.noise_size, _MOST_ENTRIES // max(queries, 1))
         return found if found >= _FEWEST else 0
 
+    def _errors(self, settled: Plan, count: int) -> RealMatrix:
+        """Return draws of the noise on all cells in floating point."""
+        return np.asarray(self.noise(settled, count) / self.denominator, dtype=np.float64)
+
     def error_draws(self, workload: Workload, settled: Plan, count: int) -> RealMatrix:
         """Return errors of all answers in so many fresh draws of the noise, one column a draw."""
         if settled.sampler is None:
             return np.zeros((workload.num_queries, count))
-        return np.asarray(workload.matrix.mv(self.noise(settled, count) / self.denominator), dtype=np.float64)
+        return np.asarray(workload.matrix.mv(self._errors(settled, count)), dtype=np.float64)
 
     def interval_method(self, settled: Plan, num_queries: int) -> str:
         """Say that intervals are simulated, or come from Chebyshev's inequality on large domains."""

@@ -13,10 +13,9 @@ from functools import cached_property, reduce
 from typing import final
 
 import numpy as np
-from jaxtyping import Int64
 
 from hdmm_bf._checks import fail
-from hdmm_bf._types import IndexArray, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf._types import AnyArray, IndexArray, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.certificate import Certificate
 from hdmm_bf.certificate.norms import fixed_roots
 from hdmm_bf.certificate.tree_sums import part_problem, part_sensitivity, part_tree
@@ -36,7 +35,7 @@ _MOST_PRECISION = 2048
 """Cells up to which post-processing weighs them by their covariance."""
 
 _EXACT = 2**62
-"""Whole numbers of noise stay below."""
+"""Whole numbers of noise from here on are Python's own."""
 
 _STEP = 1e-6
 """Largest rate at which the limit of small epsilon is taken."""
@@ -89,8 +88,11 @@ class PartRecovery:
             and np.array_equal(sampler.edges, self.part.edges)
         )
 
-    def draw(self, sampler: PartSampler, count: int) -> Int64[np.ndarray, "n count"]:
-        """Return draws of the noise on all cells, times the denominator, one column each."""
+    def draw(self, sampler: PartSampler, count: int) -> AnyArray:
+        """Return draws of the noise on all cells, times the denominator, one column each.
+
+        Numbers that do not fit in 64 bits are Python's: whether noise is added never depends on the noise.
+        """
         sizes = self.problem.policy.domain.sizes
         grouped = self.part.grouped(sizes)
         cells = grouped.cells
@@ -101,10 +103,9 @@ class PartRecovery:
         if M is None or along is None:
             return phi
         largest = int(np.abs(phi).max(initial=0)) * int(np.abs(M.integers).sum(axis=1).max())
-        if largest >= _EXACT:
-            raise fail("release", "noise", "is too large to be added exactly", "Use a larger epsilon.")
-        tensor = np.moveaxis(phi.reshape(*grouped.sizes, count), along, 0)
-        moved = np.tensordot(M.integers, tensor, axes=1)
+        kind = np.int64 if largest < _EXACT else object
+        tensor = np.moveaxis(phi.reshape(*grouped.sizes, count), along, 0).astype(kind)
+        moved = np.tensordot(M.integers.astype(kind), tensor, axes=1)
         return np.ascontiguousarray(np.moveaxis(moved, 0, along)).reshape(-1, count)
 
     def variances(self, matrix: Matrix, rates: RealVector, chosen: IndexArray | None) -> RealVector:
@@ -178,16 +179,13 @@ class TreeSumRecovery(DrawnCells):
             raise fail("release", "plan", "has noise of other trees", "Make a plan for these.")
         return sampler.parts
 
-    def noise(self, settled: Plan, count: int) -> Int64[np.ndarray, "n count"]:
-        """Return draws of the noise on all cells times the denominator, one column each."""
-        whole = self.denominator
-        total = np.zeros((math.prod(self.strategy.sizes), count), dtype=np.int64)
-        for part, sampler in zip(self.parts, self._samplers(settled), strict=True):
-            drawn, times = part.draw(sampler, count), whole // part.denominator
-            if int(np.abs(drawn).max(initial=0)) * times * len(self.parts) >= _EXACT:
-                raise fail("release", "noise", "is too large to be added exactly", "Use a larger epsilon.")
-            total += times * drawn
-        return total
+    def noise(self, settled: Plan, count: int) -> AnyArray:
+        """Return draws of the noise on all cells times the denominator, one column each, as `PartRecovery.draw`."""
+        pairs = zip(self.parts, self._samplers(settled), strict=True)
+        drawn = [(part.draw(own, count), self.denominator // part.denominator) for part, own in pairs]
+        largest = sum(times * int(np.abs(own).max(initial=0)) for own, times in drawn)
+        kind = np.int64 if largest < _EXACT else object
+        return np.asarray(sum(times * own.astype(kind) for own, times in drawn))
 
     def answers(self, workload: Workload, measured: tuple[RealVector]) -> RealVector:
         """Return the answers of a workload; those of public queries come from the totals alone."""

@@ -29,6 +29,14 @@ PAIRS = {
         Incidence(np.array([0, 1, 2]), np.array([1, -1, 0]), 3),
         np.array([[1, 0, -1], [-1, 1, 0], [0, 0, 1]]),
     ),
+    "ranges of two attributes": (
+        Kronecker((AllRange(2), AllRange(3))),
+        np.kron(AllRange(2).dense(), AllRange(3).dense()),
+    ),
+    "ranges of three attributes": (
+        Kronecker((AllRange(2), Prefix(2), AllRange(2))),
+        np.kron(np.kron(AllRange(2).dense(), np.tri(2)), AllRange(2).dense()),
+    ),
     "boxes": (
         BOXES,
         np.array(

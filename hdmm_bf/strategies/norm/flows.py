@@ -23,7 +23,13 @@ from hdmm_bf._types import EdgeArray, Effort
 from hdmm_bf.bounds.dense import svd_bound
 from hdmm_bf.objectives import limits
 from hdmm_bf.problem.groups import problem_within
-from hdmm_bf.problem.slots import MOST_EDGES, all_values, columns, folded_problem, moves_along
+from hdmm_bf.problem.slots import (
+    all_values,
+    columns,
+    folded_problem,
+    is_small,
+    moves_along,
+)
 from hdmm_bf.problem.slots import steps as path_steps
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.norm import portfolio
@@ -226,7 +232,7 @@ def _places(problem: Problem, attribute: int) -> list[Place]:
     for count in range(2, len(others) + 1):
         several = itertools.combinations(others, count)
         axes += [them for them in several if math.prod(sizes[i] for i in them) <= _LARGEST_JOINED]
-    graphs = [edges for edges in (own.edges, all_values(own)) if len(edges) <= MOST_EDGES]
+    graphs = [edges for edges in (own.edges, all_values(own)) if is_small(own, edges)]
     counts = [path_steps(own.edges, edges, own.num_cells) for edges in graphs]
     found = [Place(them, attribute, e, s) for them in axes for e, s in zip(graphs, counts, strict=True)]
     if sizes[attribute] <= LARGEST_TREE:
