@@ -16,6 +16,7 @@ from hdmm_bf.fit.memory import MOST_LISTED
 from hdmm_bf.fit.options import FitOptions, final_status
 from hdmm_bf.fit.tables import check_tables, weighted_tables
 from hdmm_bf.problem.product import as_product, product_view
+from hdmm_bf.problem.query_forms import query_forms
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.reconstruction import recovery
 from hdmm_bf.strategies import Status, limits
@@ -84,7 +85,7 @@ def _(
 ) -> Certificate:
     """From the variances of all answers, as a release computes them, if they can be listed."""
     goal, m = problem.goal, problem.workload.num_queries
-    if goal.kind == "own" or goal.groups is not None:
+    if derived.noise != "norm" and (goal.kind == "own" or goal.groups is not None):
         raise fail("fit", f"objective {goal.name!r}", "is not for strategies by factors", "Use objective='largest'.")
     if m > MOST_LISTED and goal.kind != "total":
         advice = "Use the total, or fewer queries."
@@ -101,7 +102,12 @@ def _(
     derived = replace(derived, worst_variance=float(v.max(initial=0.0)))
     if goal.kind == "total":
         return derived
-    value, bound = float((goal.scales(problem.workload) * v).max()), None
+    bound = None
+    if goal.groups is None:
+        value = float((goal.scales(problem.workload) * v).max())
+    else:
+        forms = query_forms(problem)
+        value = float(np.bincount(forms.groups, forms.scales * v).max())
     if proof is not None and "tables" in proof:
         lam = np.asarray(proof["tables"], dtype=np.float64)
         check_tables(lam, problem)
