@@ -103,11 +103,9 @@ def _(
     if goal.kind == "total":
         return derived
     bound = None
-    if goal.groups is None:
-        value = float((goal.scales(problem.workload) * v).max())
-    else:
-        forms = query_forms(problem)
-        value = float(np.bincount(forms.groups, forms.scales * v).max())
+    value = float((goal.scales(problem.workload) * v).max())
+    if goal.groups is not None:
+        value = float(np.bincount(goal.groups, query_forms(problem).scales * v).max())
     if proof is not None and "tables" in proof:
         lam = np.asarray(proof["tables"], dtype=np.float64)
         check_tables(lam, problem)

@@ -19,6 +19,7 @@ from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.flows import LEAST_WEIGHT, SHARE, better, fit_flows
 from hdmm_bf.fit.options import FitOptions
 from hdmm_bf.fit.reserve import LARGEST_YARDSTICK, norm_seconds
+from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.groups import problem_within
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.release.tree_noise import tree_sampler
@@ -39,6 +40,9 @@ _YARDSTICK_SHARE = 0.25
 _FEW_CELLS = 64
 """Cells of products up to which one tree for all of them is searched beside sums of trees."""
 
+_PLAIN_BEHIND = 1.5
+"""One tree is looked at where noise on every cell is no further behind a sum; the gain of a tree is hardly more."""
+
 _LOOK_SECONDS = 3.5
 """A look at one tree for `_FEW_CELLS` cells takes at most so long, and grows with their square."""
 
@@ -55,11 +59,12 @@ def fit_norm(problem: Problem, options: FitOptions) -> Fit:
         return fit_flows(problem, options)
     if options.family is not None or not flows.applies(problem):
         return _fit_tree(problem, options)
-    if not _has_rival(problem):
+    if not _may_have_rival(problem):
         return fit_flows(problem, options)
     made = fit_flows(problem, options, share=SHARE)
     left = options.until(norm_seconds(problem)) - limits.now()
-    if made.unit_error == 0 or left < _LOOK_SECONDS * (searched(problem).policy.num_cells / _FEW_CELLS) ** 2:
+    look = _LOOK_SECONDS * (searched(problem).policy.num_cells / _FEW_CELLS) ** 2
+    if made.unit_error == 0 or left < look or not _plain_error(problem) <= _PLAIN_BEHIND * made.unit_error:
         return made
     try:
         return better(made, _fit_tree(problem, options, beat=made.unit_error))
@@ -67,18 +72,23 @@ def fit_norm(problem: Problem, options: FitOptions) -> Fit:
         return made
 
 
-def _has_rival(problem: Problem) -> bool:
-    """Whether one tree is searched beside sums: on few cells, and where it can hide all moves at once at little cost.
-
-    That is where presence is hidden, and where several attributes have moves in cycles: both ends of a move cost two
-    paths to the root. On grids, where moves are short, it is far behind.
-    """
-    cells, factors = problem.policy.num_cells, problem.policy.factors or ()
-    if cells <= _FEW_CELLS:
-        return True
-    joint = problem.policy.has_bottom or sum(not own.is_forest for own in factors) > 1
+def _may_have_rival(problem: Problem) -> bool:
+    """Whether one tree for all cells, or for several attributes in every group, can be searched beside sums."""
     axes = grouped_axes(problem)
-    return joint and (cells <= MOST_CELLS if axes is None else len(axes) > 1)
+    return problem.policy.num_cells <= MOST_CELLS if axes is None else len(axes) > 1
+
+
+def _plain_error(problem: Problem) -> float:
+    """Return the unit error of noise on every cell, which hides all moves at once: two paths to the root, or one.
+
+    On grids, where moves are short and queries count many cells, it is far behind, and so are trees over all cells.
+    """
+    own = searched(problem)
+    if own.policy.num_cells <= _FEW_CELLS:
+        return 0.0
+    loss = 1.0 if np.all(own.policy.edges[:, 1] == BOTTOM) else 2.0
+    total = 0.0 if own.policy.has_bottom else float(own.gram.sum()) / own.policy.num_cells  # public, and not disturbed
+    return loss**2 * (float(np.trace(own.gram)) - total)
 
 
 def _fit_tree(problem: Problem, options: FitOptions, *, beat: float = math.inf) -> Fit:

@@ -88,8 +88,8 @@ def test_never_worse_than_noise_on_every_slot_or_than_a_tree_for_every_group():
         ("identity:11x7", "product:line:11,bounded:7"),
     ):
         plain = bf.fit(*problem, noise="norm", family="flows", max_steps=1)
-        best = bf.fit(*problem, noise="norm", max_steps=40)
-        own = bf.fit(*problem, noise="norm", family="chain", max_steps=6)
+        best = bf.fit(*problem, noise="norm", max_steps=15)
+        own = bf.fit(*problem, noise="norm", family="chain", max_steps=2)
         assert best.unit_error <= min(plain.unit_error, own.unit_error) * (1 + 1e-6)
         assert best.reached["flows"] <= plain.unit_error * (1 + 1e-6)
 
