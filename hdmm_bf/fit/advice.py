@@ -21,7 +21,7 @@ from hdmm_bf.data.frames import frame
 from hdmm_bf.domain import DomainLike
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.noises import ASKED, NoiseRow, noise_row
-from hdmm_bf.fit.reserve import norm_seconds
+from hdmm_bf.fit.reserve import norm_fit_seconds
 from hdmm_bf.fit.run import fit, structured
 from hdmm_bf.fit.worst import deviations
 from hdmm_bf.policy import BOTTOM, Policy
@@ -311,7 +311,7 @@ def _fitted(asked: _Asked, max_seconds: Number, options: JsonObject) -> tuple[li
             continue
         own = max(left, _LEAST_SECONDS) / (len(turns) - done)
         try:
-            if fitted and noise == "norm" and (needed := norm_seconds(asked.problem(name))) > left:
+            if fitted and noise == "norm" and (needed := norm_fit_seconds(asked.problem(name))) > left:
                 why = f"it would take about {needed:.0f} s, more than is left of {max_seconds:g} s for all"
                 refused.append(LeftOut(name, noise, why))
                 continue

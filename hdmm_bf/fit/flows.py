@@ -26,6 +26,9 @@ from hdmm_bf.strategies.rounding import from_flows
 LEAST_WEIGHT = 2.0**-7
 """Weight that every set gets, at a longest edge of 1, where the noise of the best tree has no table at epsilon 1."""
 
+_HELD = 1e-3
+"""Share of the error at which every set gets it anyway: short tables, and deviations at any epsilon."""
+
 _SECONDS = 60.0
 """Limit of a search where none is given: one attribute after the other, few need as much."""
 
@@ -72,10 +75,17 @@ def fit_flows(problem: Problem, options: FitOptions, *, share: float = 1.0) -> F
             own = proof if isinstance(strategy, TreeSum) else None  # bounds beside groups are derived without one
             return certified(problem, strategy, own, options, status=found.status, reached=reached)
 
-        try:
+        if not flows.has_light_sets(found.best, LEAST_WEIGHT):
             return certified_sum(found.best)
-        except InputError:  # queries that hold hardly a slot leave others without a weight to speak of
-            return certified_sum(flows.held(problem, found.best, LEAST_WEIGHT))
+        held = flows.held(problem, found.best, LEAST_WEIGHT)
+        if held.error <= found.best.error * (1 + _HELD):
+            return certified_sum(held)
+        try:  # queries that hold hardly a slot leave others without a weight to speak of
+            made = certified_sum(found.best)
+            _ = made.rmse(epsilon=1.0)
+            return made
+        except InputError:
+            return certified_sum(held)
 
 
 def better(made: Fit, other: Fit) -> Fit:

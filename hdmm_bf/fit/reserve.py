@@ -15,7 +15,7 @@ from hdmm_bf.fit.memory import num_losses
 from hdmm_bf.problem.product import ProductProblem
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies import limits
-from hdmm_bf.strategies.norm.flows import LARGEST_TREE
+from hdmm_bf.strategies.norm import flows
 from hdmm_bf.strategies.norm.groups import searched
 
 _PROBE = 256
@@ -53,10 +53,15 @@ def norm_seconds(problem: Problem) -> float:
     return _LEAST + _ROOM * units * pace()
 
 
+def norm_fit_seconds(problem: Problem) -> float:
+    """Predict the time for a tree norm, or for a sum of them where policies are products."""
+    return flows_seconds(problem) if flows.applies(problem) else norm_seconds(problem)
+
+
 def flows_seconds(problem: Problem) -> float:
     """Predict the time for a sum of tree norms: a draft, the laws of trees over one attribute, and the bounds."""
     sizes = problem.policy.domain.sizes
-    units = sum(_DRAFT * n + _PAIRS * min(n, LARGEST_TREE) ** 2 + _CELLS * n**3 for n in sizes)
+    units = sum(_DRAFT * n + _PAIRS * min(n, flows.LARGEST_TREE) ** 2 + _CELLS * n**3 for n in sizes)
     return _LEAST + _ROOM * units * pace()
 
 

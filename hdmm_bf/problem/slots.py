@@ -32,7 +32,7 @@ from hdmm_bf.problem.product import product_terms
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.workload import Boxes, Workload
 
-MOST_EDGES, MOST_ENTRIES = 2**16, 2**24
+MOST_EDGES, MOST_ENTRIES = 2**16, 2**22
 """Edges of a graph along which noise flows; values times edges."""
 
 LARGEST_DENOMINATOR = 2**31

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import hdmm_bf as bf
-from hdmm_bf.release import noise_sums, whole_numbers
-from tests.support.attack_kit import forge, known, noise_oracle, oracle
+from hdmm_bf.certificate import tree_sums as certified_sums
+from hdmm_bf.release import calibration, noise_sums, tree_sum_noise, tree_sums, whole_numbers
+from tests.support.attack_kit import forge, known, noise_oracle, oracle, tree_sum_oracle
 from tests.support.attack_kit.judge import HoleError, judge
 from tests.support.attack_kit.marked import marked
 from tests.support.mistakes import _as_users_run_it  # noqa: F401
@@ -19,11 +20,13 @@ BATCH = 25
 JOINED = ["sum joined", "sum beside", "sum layers", "sum outside"]
 SUMS = ["sum", "sum grid", "sum hidden", "sum cells", "sum parts", *JOINED]
 GROUPS = ["tree groups", "tree groups hidden"]
+TREE_SUMS = ["tree sum", "tree sum stars", "tree sum own", "tree sum hidden", "tree sum fitted"]
 KINDS = [
     *("gaussian", "gaussian star", "gaussian custom", "laplace", "laplace complete", "edge cycle", "edge grid"),
     *("marginals", "sectors", "kronecker", "bases", "union", "laplace kronecker", "tree", "tree hidden", "tree parts"),
     *GROUPS,
     *SUMS,
+    *TREE_SUMS,
 ]
 
 
@@ -76,6 +79,15 @@ def test_no_forged_tree_of_groups_loses_more_than_was_asked_for(pool, tmp_path, 
     assert not found, "\n".join([str(went), *found])
 
 
+@pytest.mark.parametrize(
+    "start", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(BATCH, MANY, 10 * BATCH))]
+)
+def test_no_forged_sum_of_trees_loses_more_than_was_asked_for(pool, tmp_path, start):
+    went, found = holes(range(start, start + (10 * BATCH if start else BATCH)), pool, tmp_path, origins=TREE_SUMS)
+    assert not found, "\n".join([str(went), *found])
+    assert min(went["released"], went["refused"]) > (BATCH if start else 2)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(10_000, 10_000 + MANY, 10 * BATCH))
 def test_no_forged_bundle_of_many_loses_more_than_was_asked_for(pool, tmp_path, start):
@@ -101,7 +113,7 @@ def test_a_sampler_that_draws_too_little_is_caught(pool, tmp_path, kind):
 
 
 @pytest.mark.parametrize(
-    "kind", ["gaussian", "laplace complete", "edge grid", "marginals", "union", "tree", *GROUPS, *SUMS]
+    "kind", ["gaussian", "laplace complete", "edge grid", "marginals", "union", "tree", *GROUPS, *SUMS, *TREE_SUMS]
 )
 def test_a_release_that_shows_a_record_beside_the_noise_is_caught(pool, tmp_path, kind, monkeypatch):
     honest = bf.release
@@ -115,6 +127,41 @@ def test_a_release_that_refuses_all_noise_but_zero_is_caught(pool, tmp_path, mon
     monkeypatch.setattr(noise_sums, "MOST_BITS", 200)
     with pytest.raises(HoleError, match="other noise is refused"):
         judge(forged(known.unrefined_sum(pool), tmp_path))
+
+
+@pytest.mark.parametrize("kind", TREE_SUMS)
+def test_a_graph_whose_long_ways_count_as_one_step_is_caught(pool, tmp_path, kind, monkeypatch):
+    """The certificate and the calibration agree on it, and where moves take several steps it is a hole."""
+    for module in (certified_sums, tree_sum_noise):
+        monkeypatch.setattr(module, "steps", lambda moves, *_: min(1, len(moves)))
+    draft = forge.opened(pool[kind])
+    if kind in ("tree sum", "tree sum fitted"):  # every move is an edge of the graph
+        assert judge(forged(draft, tmp_path)).share <= 1
+        return
+    with pytest.raises(HoleError, match="asked for"):
+        judge(forged(draft, tmp_path))
+
+
+@pytest.mark.parametrize("kind", TREE_SUMS)
+def test_noise_of_a_part_that_is_drawn_and_not_added_is_caught(pool, tmp_path, kind, monkeypatch):
+    honest = tree_sums.PartRecovery.draw
+    monkeypatch.setattr(
+        tree_sums.PartRecovery, "draw", lambda self, *drawn: honest(self, *drawn) * (self.part.along != 1)
+    )
+    with pytest.raises(HoleError, match="is not the counts and the noise"):
+        judge(forge.write(forge.opened(pool[kind]), tmp_path / "honest.bf"))
+
+
+def test_a_part_that_hides_no_attribute_is_caught_where_it_is_not_refused(pool, tmp_path, monkeypatch):
+    draft = forge.opened(pool["tree sum"])
+    draft.strategy["parts"] = np.array(1)
+    for name in [name for name in draft.strategy if name.startswith("p1_")]:
+        del draft.strategy[name]
+    assert judge(forged(draft, tmp_path / "refused")).outcome == "refused"
+    monkeypatch.setattr(certified_sums, "check_sum", lambda *_: None)
+    monkeypatch.setattr(calibration, "sum_loss", lambda sampler, _: sampler.loss)
+    with pytest.raises(HoleError, match="loses inf"):
+        judge(forged(draft, tmp_path / "released"))
 
 
 class Leaking:
@@ -193,6 +240,43 @@ def test_the_oracle_agrees_with_losses_of_trees_derived_by_hand():
     lost, edge = oracle.tree_loss(bundle, ratios, [])
     assert edge == (0, -1)
     assert 0 <= float(lost) - 21 * np.log(2) < 1e-13
+
+
+def test_the_oracle_agrees_with_losses_of_sums_of_trees_derived_by_hand():
+    """Two values that are joined and three that are, with "no record" or without; ratios are powers of two."""
+    Part, trees = tree_sum_oracle.Part, [([0.5, 0.25, 0.125], []), ([0.5, 0.5, 0.25, 0.125, 1.0], [])]
+    ways, across = [(1, 0), (1, 2)], [(0, 1)]
+    first, second = Part([2, 2, -1], [1], 0, ways), Part([3, 3, 4, 4, -1], [0], 1, across)
+
+    def found(parts, lists, drawn=trees):
+        bundle = tree_sum_oracle.of([3, 2], lists, parts)
+        lost = {edge: (own, shift) for edge, own, shift in tree_sum_oracle.shifts(bundle, drawn)}
+        assert tree_sum_oracle.loss(bundle, drawn)[0] == max(own for own, _ in lost.values())
+        return {
+            e: (own if own == float("inf") else round(float(own) / np.log(2), 9), s) for e, (own, s) in lost.items()
+        }
+
+    lost = found([first, second], [[(0, 1), (0, 2)], across])
+    assert lost[0, 2] == (4, [-1, 0, 0, 0, 0, 0, 0]), "one step, against its edge"
+    assert lost[1, 5] == (10, [0, -1, 0, 1, 0, 0, 0]), "two steps of a leaf of ratio 1/4 below a root of 1/8"
+    assert [lost[edge][0] for edge in ((0, 1), (2, 3), (4, 5))] == [4, 4, 2]
+    assert lost[4, 5][1] == [0, 0, 0, 0, 0, 0, 1]
+    fixed = found([first, second], [[(0, 1)], across], [(trees[0][0], [2]), trees[1]])
+    assert fixed[0, 2] == (float("inf"), None), "a total without noise sees it"
+    assert found([first], [[(0, 1)], across], trees[:1])[0, 1] == (float("inf"), None), "nobody hides the second one"
+    assert found([first, second], [[(0, 1)], across], [])[0, 2][0] == float("inf"), "there is no noise at all"
+    first.graph = [(0, 1), (2, -1)]
+    assert found([first, second], [[(0, 2)], across])[0, 4] == (float("inf"), None), "no way leads there"
+    first.graph = [(0, -1), (2, -1)]
+    assert found([first, second], [[(0, 2)], across])[0, 4] == (8, [1, 0, -1, 0, 0, 0, 0]), "a way out and in again"
+    column = tree_sum_oracle.columns(tree_sum_oracle.of([3, 2], [[(0, 2)], across], [first]), 0, first.graph)
+    assert column == [[Fraction(1, 2), 0, Fraction(-1, 2)], [Fraction(-1, 2), 0, Fraction(1, 2)]]
+    first.graph = [(0, -1)]
+    assert found([first, second], [[(0, -1)], across])[0, -1] == (4, [1, 0, 0, 0, 0])
+    own = Part([3, 3, 4, 4, -1], [0], None, [])
+    lost = found([second, own], [[(0, 1), (0, 2)], across], trees[1:] * 2)
+    assert (lost[0, 2][0], lost[0, 4][0]) == (2, 6), "paths in the tree"
+    assert lost[1, 5][1] == [0, 0, 0, 0, 0, 0, 1, 0, -1], "in the tree of the second value"
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,39 @@ def test_random_products_that_hide_the_presence_of_records(seed, tmp_path):
     check_random(seed, tmp_path, most=40, steps=1, star=True)
 
 
+def check_random_sum(seed, tmp_path, *, most, steps, star=False):
+    """A sum of tree norms: no worse than noise on every edge, not below half the bound, and as a release has it."""
+    problem = random_product(seed, most, star=star).problem
+    tight = bf.bound(problem.workload, problem.policy, gap=TIGHT)
+    made = bf.fit(problem.workload, problem.policy, noise="norm", family="flows", max_steps=steps)
+    assert made.unit_error <= dense_floors(problem)["identity on edges"] * (1 + 1e-6)
+    assert made.unit_error >= tight.lower / 2 * (1 - 1e-6)
+    assert (made.matrix_bound or 0.0) <= tight.lower * (1 + 2 * TIGHT) + 1e-9
+    loaded = bf.load(made.save(tmp_path / "sum.bf"))
+    assert loading.check(tmp_path / "sum.bf")[1] == []
+    x = np.random.default_rng(seed).integers(0, 9, problem.policy.num_cells)
+    out = bf.release(loaded, x, epsilon=1.0)
+    public = out.stddev == 0
+    exact = problem.workload.matrix.mv(x.astype(float))
+    np.testing.assert_allclose(out.answers[public], exact[public], rtol=1e-12, atol=1e-9)
+    far = np.abs(out.answers - exact)[~public] / out.stddev[~public]
+    assert far.max(initial=0.0) < 30  # the tails of sums of Laplace-like noise: exp(-30 sqrt 2)
+    draws = loaded.recovery.error_draws(problem.workload, out.plan, 400)
+    squares = (draws**2).sum(axis=0)
+    assert abs(squares.mean() - out.plan.expected_error) <= 6 * squares.std() / 20 + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(400, 408))
+def test_sums_of_tree_norms_on_random_products(seed, tmp_path):
+    check_random_sum(seed, tmp_path, most=40, steps=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(500, 600))
+def test_sums_of_tree_norms_on_more_random_products(seed, tmp_path):
+    check_random_sum(seed, tmp_path, most=256, steps=12, star=seed % 5 == 0)
+
+
 # ---------------------------------------------------------------- the bound in folded parts
 
 

@@ -52,7 +52,8 @@ def tree_part(policy: Policy, strategy: TreeSum, number: int) -> canvas.Figure:
     part = strategy.parts[number]
     own = policy_within(moves_along(policy, part.axes), part.axes).domain
     with canvas.style():
-        return tree_bars(part.tree, own, part=f" for moves along {hidden_names(policy, part)}")
+        moves = f" for moves along {hidden_names(policy, part)}"
+        return tree_bars(part.tree, own, part="" if part.along is None else moves)
 
 
 def hidden_names(policy: Policy, part: TreePart) -> str:

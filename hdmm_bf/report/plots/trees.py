@@ -54,16 +54,14 @@ class Bars(NamedTuple):
 
 
 def tree_bars(strategy: TreeNorm, domain: Domain, *, part: str = "") -> canvas.Figure:
-    """Draw the sets of a tree norm that have a weight; of a part of a sum, which moves it hides."""
+    """Draw the sets of a tree norm that have a weight; `part` says which moves it hides, where these are of others."""
     shown = np.flatnonzero(strategy.integers > 0)
     begin, size = walk(strategy)
     bars = banded(begin[shown], size[shown])
-    note = (
-        f"{shown.size} sets of cells with a weight, one a bar; a record\n"
-        "that moves pays for every bar it leaves or enters"
-    )
+    what, pays = ("values", "over its value") if part else ("cells", "it leaves or enters")
+    note = f"{shown.size} sets of {what} with a weight, one a bar; a record\nthat moves pays for every bar {pays}"
     height = min(_TALLEST, 2.0 + 0.27 * float(bars.edges[-1]))
-    title = f"Which cells does the noise{part} tie together, how strongly?"
+    title = f"Which {what} does the noise{part} tie together, how strongly?"
     figure = canvas.new_figure(title, height=height, note=note)
     axis = figure.subplots()
     weights = strategy.weights[shown] / strategy.weights.max()

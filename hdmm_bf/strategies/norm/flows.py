@@ -53,6 +53,9 @@ _LEAST = 0.4
 """Share of the SVD bound below which an error is rounding: no unbiased mechanism is below half of it at small epsilon,
 and weights that vanish leave a law without digits."""
 
+_ROUNDING = 1e-5
+"""Share to which the errors of drafts are known."""
+
 _ON_SLOTS = 1 / 2, 1 / 8, 1 / 64
 """Shares of the weight that single slots have in trees with one set, of all."""
 
@@ -60,7 +63,7 @@ _APART, _FEW_VALUES = 0.25, 64
 """Share of what queries ask below which trees with one set are looked at; values up to which plain trees with a public
 total are."""
 
-_MOST_VALUES = 4096
+_MOST_VALUES = 2048
 _DIGITS = 9
 """Digits of shares of the Gram matrix to which two attributes are asked for alike."""
 
@@ -182,7 +185,7 @@ class _Search:
         return (PartDraft(place, tree, place.steps**2 * tree.error) for tree in trees)
 
     def _take(self, part: PartDraft) -> None:
-        if part.error < self.best.error:
+        if part.error < self.best.error * (1 - _ROUNDING):
             self.best = part
 
     def look(self) -> Iterator[None]:
@@ -210,6 +213,11 @@ class _Search:
                 yield
                 if count >= _LOOK and not self.best.error < before:
                     break
+
+
+def has_light_sets(found: FlowsDraft, least: float) -> bool:
+    """Whether some set has a weight, and less than so much."""
+    return any(np.any((tree.weights > 0) & (tree.weights < least)) for _, tree, _ in found.parts)
 
 
 def held(problem: Problem, found: FlowsDraft, least: float) -> FlowsDraft:

@@ -20,14 +20,14 @@ from hdmm_bf.fit import loading
 from hdmm_bf.fit.certified import certificate
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.blocks import noise_block
-from hdmm_bf.strategies.records import Gains, GroupedTree, JoinedBlock, Layer, NoiseSum
-from tests.support.attack_kit import joined_tricks, noise_tricks, tree_tricks, tricks
+from hdmm_bf.strategies.records import Gains, GroupedTree, JoinedBlock, Layer, NoiseSum, TreePart, TreeSum
+from tests.support.attack_kit import joined_tricks, noise_tricks, part_tricks, tree_tricks, tricks
 from tests.support.trees import chain, norm
 
 W = np.array([[1.0, 2, 0, 0, 0, 1], [0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1]])
 
 
-KEPT = "blocks.npz", "tree.npz", "grouped_tree.npz", "strategy.npz"
+KEPT = "blocks.npz", "tree.npz", "grouped_tree.npz", "tree_sum.npz", "strategy.npz"
 """Files that hold a strategy."""
 
 
@@ -36,6 +36,7 @@ def honest_fits():
     graph = bf.policy.from_edges([0, 1, 2, 3, 4, 0], [1, 2, 3, 4, 5, -1], 6)
     parts = bf.policy.from_edges([0, 1, 3, 4], [1, 2, 4, -1], 6)  # public, hidden, and a cell by itself
     few, tree = {"noise": "laplace", "max_steps": 2}, {"noise": "norm", "max_steps": 1}
+    one = bf.fit("all-range:6", "threshold:6:2", **tree)
     return {
         "gaussian": bf.fit("all-range:6", "line:6"),
         "gaussian star": bf.fit("prefix:5", "unbounded:5"),
@@ -44,7 +45,7 @@ def honest_fits():
         "laplace complete": bf.fit("identity:5", "bounded:5", **few),
         "edge cycle": bf.fit("all-range:6", "cycle:6", **few),
         "edge grid": bf.fit("all-range:3x3", "threshold:3x3:1", family="dictionary", **few),
-        "tree": bf.fit("all-range:6", "threshold:6:2", **tree),
+        "tree": one,
         "tree hidden": bf.fit("prefix:5", "unbounded:5", **tree),
         "tree parts": bf.fit("identity:6", parts, **tree),
         "marginals": bf.fit("marginals:3x2x2:2", "sensitive:3x2x2:0", family="marginals"),
@@ -54,7 +55,8 @@ def honest_fits():
         "union": bf.fit("marginals:3x2x2:1", "unbounded:3x2x2", noise="laplace", family="union"),
         "laplace kronecker": bf.fit("all-range:3x3", "unbounded:3x3", family="kronecker", **few),
         **honest_sums(),
-        **honest_groups(bf.fit("all-range:6", "threshold:6:2", **tree)),
+        **honest_groups(one),
+        **honest_tree_sums(one),
     }
 
 
@@ -69,6 +71,34 @@ def honest_groups(fit):
         name: fit_by_hand(fit, bf.problem(workload, policy), strategy, noise="norm")
         for name, (workload, policy, strategy) in made.items()
     }
+
+
+def honest_tree_sums(fit):
+    """Return small sums of tree norms: on a grid, with stars to "no record", with a tree of its own, and as fitted."""
+    pair, three = norm([2, 2, -1], [4, 3, 2]), norm([3, 3, 4, 4, -1], [5, 3, 2, 2, 1])
+    line, star = ([(v, v + 1) for v in range(2)], [(v, -1) for v in range(3)])
+    across, ways = along(three, 0, 1, [(0, 1)]), [(1, 0), (1, 2), (2, -1)]
+    made = {
+        "tree sum": ("prefix:3x2", "product:line:3,line:2", (along(pair, 1, 0, line), across)),
+        "tree sum stars": ("all-range:3x2x2", "product:bounded:3,line:2,empty:2", (along(pair, 1, 0, star), across)),
+        "tree sum own": (
+            "all-range:3x2",
+            "product:line:3,bounded:2",
+            (along(norm([3, 3, 4, 4, -1], [5, 3, 2, 2, 0]), 0), along(three, 0, 1, star[:2])),
+        ),
+        "tree sum hidden": ("prefix:3x2", "product:unbounded:3,line:2", (along(pair, 1, 0, ways), across)),
+    }
+    found = {"tree sum fitted": bf.fit("all-range:3x3", "threshold:3x3:1", noise="norm", family="flows", max_steps=1)}
+    assert isinstance(found["tree sum fitted"].strategy, TreeSum)
+    for name, (workload, policy, parts) in made.items():
+        problem = bf.problem(workload, policy)
+        found[name] = fit_by_hand(fit, problem, TreeSum(parts, problem.policy.domain.sizes, "by hand"), noise="norm")
+    return found
+
+
+def along(tree, axis, attribute=None, graph=()):
+    """Noise along an attribute, by a tree on another; or on the cells."""
+    return TreePart(tree, (axis,), attribute, np.array(graph, dtype=np.int64).reshape(-1, 2))
 
 
 def honest_sums():
@@ -197,6 +227,10 @@ class Draft:
         return "grouped_tree.npz" in self.archives
 
     @property
+    def has_tree_sum(self):
+        return "tree_sum.npz" in self.archives
+
+    @property
     def policy(self):
         return self.archives["policy.npz"]
 
@@ -289,6 +323,7 @@ def forge(seed, pool, folder, *, origins=None):
     kinds = tricks.SUBTLE if rng.random() < 0.7 else tricks.ALL
     kinds = [*tree_tricks.ALL, *kinds] if draft.has_tree else kinds
     kinds = [*tree_tricks.OF_GROUPS * 2, *kinds] if draft.has_groups else kinds
+    kinds = [*part_tricks.ALL * 2, *kinds] if draft.has_tree_sum else kinds
     kinds = [*noise_tricks.ALL, *kinds] if draft.has_sum else kinds
     kinds = [*joined_tricks.ALL * 2, *kinds] if draft.has_joined else kinds
     for _ in range(int(rng.choice([1, 1, 2, 3]))):

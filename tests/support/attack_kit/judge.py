@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 import hdmm_bf as bf
-from tests.support.attack_kit import noise_oracle, oracle
+from tests.support.attack_kit import noise_oracle, oracle, tree_sum_oracle
 from tests.support.attack_kit.marked import draw_shifts, layout, marked, row_scales
 
 ASKED = {"laplace": {"epsilon": 0.1}, "gaussian": {"rho": 0.02}, "norm": {"epsilon": 0.1}}
@@ -69,7 +69,7 @@ def _judge(folder, honesty):
     fit = allowed(lambda: bf.load(folder), "load")
     if fit is None:
         return Verdict("refused")
-    bundle = noise_oracle.read(folder) or oracle.read(folder)
+    bundle = tree_sum_oracle.read(folder) or noise_oracle.read(folder) or oracle.read(folder)
     check_name(fit, bundle)
     asked = ASKED[bundle.noise]
     x = counts_of(bundle.num_cells)
@@ -84,7 +84,9 @@ def _judge(folder, honesty):
     budget = Fraction(next(iter(asked.values())))
     if lost > budget:
         raise HoleError(f"edge {edge} loses {float(lost):.6g}, asked for {float(budget):.6g}")
-    check_neighbours(fit, bundle, x, shown, places, asked)
+    if bundle.kind == "tree sum":
+        check_sum(bundle, x, shown, tape)
+    check_neighbours(fit, bundle, x, shown, places, tape, asked)
     return Verdict("released", float(lost / budget))
 
 
@@ -100,6 +102,8 @@ def loss_of(bundle, tape, places):
     """The loss of what was drawn, and the edge that loses most."""
     if bundle.kind == "tree":
         return tree_loss(bundle, tape)
+    if bundle.kind == "tree sum":
+        return tree_sum_oracle.loss(bundle, drawn_parts(bundle, tape))
     return (noise_oracle if bundle.kind == "noise" else oracle).loss(bundle, row_scales(places))
 
 
@@ -111,6 +115,26 @@ def tree_loss(bundle, tape):
     if parents != bundle.parents:
         raise HoleError("noise of another tree than that of the files")
     return oracle.tree_loss(bundle, ratios, fixed)
+
+
+def drawn_parts(bundle, tape):
+    """The ratios and fixed roots of the noise of every part, which was drawn once for each; nothing without noise."""
+    if not tape.trees:
+        return []
+    if [parents for parents, *_ in tape.trees] != [part.parents for part in bundle.parts]:
+        raise HoleError("noise of other trees than those of the files")
+    if [draw.size for draw in tape.draws] != bundle.blocks:
+        raise HoleError("parts have other numbers of slots than noise was drawn for")
+    return [(ratios, fixed) for _, ratios, fixed in tape.trees]
+
+
+def check_sum(bundle, x, shown, tape):
+    """What is published must be the counts and all noise that was drawn, added up exactly and rounded once."""
+    if shown["measured"] is None:
+        return
+    wanted = tree_sum_oracle.noisy_counts(bundle, x, tape.values or [0] * sum(bundle.blocks))
+    if np.ravel(shown["measured"]).tolist() != [float(number) for number in wanted]:
+        raise HoleError("what is published is not the counts and the noise that was drawn")
 
 
 def allowed(act, what):
@@ -131,11 +155,16 @@ def published(out):
     return {name: allowed(lambda name=name: getattr(out, name, None), name) for name in names}
 
 
-def check_neighbours(fit, bundle, x, shown, places, asked):
+def shifts_of(bundle, places, tape):
+    """Every edge and how the noise that was drawn hides it."""
+    if bundle.kind == "tree sum":
+        return tree_sum_oracle.shifts(bundle, drawn_parts(bundle, tape))
+    return noise_oracle.shifts(bundle, row_scales(places)) if bundle.kind == "noise" else oracle.shifts(bundle)
+
+
+def check_neighbours(fit, bundle, x, shown, places, tape, asked):
     """A neighbour's release must be this one with the noise shifted: nothing else may show the record."""
-    sums = bundle.kind == "noise"
-    found = noise_oracle.shifts(bundle, row_scales(places)) if sums else oracle.shifts(bundle)
-    every = [(edge, shift) for edge, *_, shift in found]
+    every = [(edge, shift) for edge, *_, shift in shifts_of(bundle, places, tape)]
     for edge, shift in every[:: max(1, len(every) // _EDGES_TRIED)]:
         moved = np.array(oracle.neighbour(x, edge))
         with marked():

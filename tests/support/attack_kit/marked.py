@@ -36,6 +36,8 @@ class Tape:
     shifts: dict = field(default_factory=dict)
     trees: list = field(default_factory=list)
     """The parents, ratios and fixed roots of tree norms that were drawn from."""
+    values: list = field(default_factory=list)
+    """All numbers that were drawn, in order."""
     still: bool = False
     """Whether all noise is zero."""
 
@@ -47,7 +49,9 @@ class Tape:
             -9, 10, size
         )
         marks = 0 * marks if self.still else marks
-        return marks.astype(np.int64) + np.asarray(self.shifts.get((scale, draw.turn), 0), dtype=np.int64)
+        found = marks.astype(np.int64) + np.asarray(self.shifts.get((scale, draw.turn), 0), dtype=np.int64)
+        self.values += found.tolist()
+        return found
 
 
 @contextmanager

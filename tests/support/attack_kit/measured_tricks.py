@@ -19,7 +19,9 @@ def some_block(draft, rng):
 
 
 def some_integers(draft, rng):
-    """The name of an array of integers that noise is added to."""
+    """The name of an array of integers that noise is added to, or made of."""
+    if draft.has_tree_sum:
+        return f"p{int(rng.integers(int(draft.strategy['parts'])))}_integers"
     if not draft.has_blocks:
         return "integers"
     return f"b{some_block(draft, rng)}_f{int(rng.integers(len(draft.manifest['domain']['sizes'])))}"
@@ -216,7 +218,7 @@ def own_workload(draft, *factors):
 
 def custom_name(draft):
     """Describe the policy by its edges, as the package does for graphs without a spec string."""
-    if not draft.has_blocks:
+    if "edges" in draft.policy:
         meaning = f"on which side of any of the graph's {len(draft.policy['edges'])} edges one record is"
     else:
         names = draft.manifest["domain"]["names"]
