@@ -155,7 +155,7 @@ def test_all_of_it_is_plain_values(advice):
 
 def test_what_would_take_too_long_is_left_out_and_named(monkeypatch):
     """Quotes advise: what is not reached is left out and named, and so are tree norms that would take longer."""
-    monkeypatch.setattr(sys.modules["hdmm_bf.fit.advice"], "norm_seconds", lambda problem: 61.4)
+    monkeypatch.setattr(sys.modules["hdmm_bf.fit.advice"], "norm_fit_seconds", lambda problem: 61.4)
     advice = bf.advise("prefix:6", "unbounded:6", epsilon=0.5, max_seconds=3)
     assert {one.noise for one in advice.candidates} == {"laplace"}
     told = {one.why for one in advice.left_out if one.noise == "norm"}

@@ -5,11 +5,22 @@ import math
 import networkx as nx
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import hdmm_bf as bf
 from hdmm_bf import policy as policies
 from hdmm_bf._checks import InputError
-from hdmm_bf.problem.slots import all_values, columns, folded_problem, moves_along, on_slots, slot_policy, steps
+from hdmm_bf.matrix import Sparse
+from hdmm_bf.problem.slots import (
+    all_values,
+    columns,
+    folded_problem,
+    is_small,
+    moves_along,
+    on_slots,
+    slot_policy,
+    steps,
+)
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import TreePart
 from tests.support.tree_sums import flow_of, spread_of
@@ -131,3 +142,23 @@ def test_policies_of_slots_and_of_single_attributes_have_the_edges_that_they_say
     along = moves_along(policy, (0, 2))
     changed = [edge for edge in policy.edges.tolist() if edge[1] < 0 or edge[0] // 4 != edge[1] // 4]
     assert sorted(along.edges.tolist()) == sorted(changed)
+
+
+def test_queries_that_would_not_fit_when_written_out_for_slots_are_refused():
+    row = sp.csr_array(([1.0, 1.0], ([0, 0], [0, 999_999])), shape=(1, 1_000_000))
+    own = policies.bounded(1000)
+    with pytest.raises(InputError, match="on slots.*would need"):
+        on_slots(Sparse(row), (1000, 1000), 0, columns(own, all_values(own)))
+
+
+def test_graphs_that_are_too_large_are_known():
+    """At most 2^22 values times edges, and public totals over components with a small common multiple."""
+    assert is_small(policies.line(2000), policies.line(2000).edges)
+    assert not is_small(policies.line(3000), policies.line(3000).edges)
+    assert not is_small(policies.line(3), np.empty((0, 2), dtype=np.int64))
+    sizes = (29, 31, 37, 41, 43, 47, 53)
+    starts = np.cumsum((0, *sizes[:-1]))
+    heads = np.concatenate([start + np.arange(size - 1) for start, size in zip(starts, sizes, strict=True)])
+    own = policies.from_edges(heads, heads + 1, sum(sizes))
+    assert is_small(own, own.edges)
+    assert not is_small(own, all_values(own))

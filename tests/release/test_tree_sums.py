@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -240,3 +241,45 @@ def test_what_a_sum_has_not_is_refused():
         fit.reconstruction()
     with pytest.raises(InputError, match="is no one matrix"):
         fit.strategy.matrix()
+
+
+def test_post_processing_of_many_cells_is_refused():
+    fit = bf.fit("identity:60x40", "threshold:60x40:1", noise="norm", family="flows", max_steps=1)
+    out = bf.release(fit, np.ones(2400, dtype=int), epsilon=1.0)
+    with pytest.raises(InputError, match="up to 2048 of them, and there are 2400"):
+        out.postprocess("nonnegative")
+
+
+def test_noise_that_does_not_fit_in_64_bits_is_added_all_the_same():
+    """Public components of many sizes in two attributes: a common denominator of 2^50 and more, at a small epsilon."""
+    sizes = (16, 27, 25, 7, 11, 13)
+    starts = np.cumsum((0, *sizes[:-1]))
+    heads = np.concatenate([start + np.arange(size - 1) for start, size in zip(starts, sizes, strict=True)])
+    own = bf.policy.from_edges(heads, heads + 1, sum(sizes))
+    other = bf.policy.from_edges([0, 2, 3], [1, 3, 4], 5)
+    policy = bf.policy.product(own, other)
+    problem = Problem(bf.workload.identity(policy.domain.sizes), policy)
+    parts = (
+        along(norm([-1] * 5, [8] * 5), (1,), 0, all_values(own)),
+        along(norm([-1] * 99, [8] * 99), (0,), 1, all_values(other)),
+    )
+    strategy = TreeSum(parts, policy.domain.sizes, "test")
+    fit = dataclasses.replace(fitted("a grid"), problem=problem, strategy=strategy)
+    fit = dataclasses.replace(fit, certificate=certificate(strategy, problem, noise="norm", proof=None))
+    x = np.random.default_rng(0).integers(0, 99, 495)
+    assert fit.recovery.denominator == math.lcm(16, 27, 25, 7, 11, 13, 2, 3)
+    settled = bf.plan(fit, epsilon=1e-3)
+    part = fit.recovery.parts[0]
+    small = part.draw(settled.sampler.parts[0], 3)
+    assert small.dtype == np.int64
+    release_module = sys.modules["hdmm_bf.release.tree_sums"]
+    kept = release_module._EXACT
+    try:
+        release_module._EXACT = 1  # all numbers count as too large: Python's own are used
+        noise = fit.recovery.noise(settled, 2)
+        assert noise.dtype == object
+        out = bf.release(fit, x, epsilon=1e-3)
+    finally:
+        release_module._EXACT = kept
+    assert out.totals.tolist() == problem.grounding.totals(x).tolist()
+    assert np.all(np.isfinite(out.answers))
