@@ -113,7 +113,7 @@ def _terms_within(terms: tuple[Term, ...], axes: Sequence[int]) -> Matrix:
         factors = own.factors if isinstance(own, Kronecker) else (own,)
         named = all(isinstance(factor, _ALIKE) for factor in factors)
         key: object = tuple((type(factor), factor.shape[1]) for factor in factors) if named else id(term)
-        public = math.prod(float(column_squares(f).sum()) for i, f in enumerate(term.factors) if i not in axes)
+        public = math.prod(_all_squares(f) for i, f in enumerate(term.factors) if i not in axes)
         squares[key] = squares.get(key, 0.0) + term.weight**2 * public
         found[key] = own
     blocks = tuple(Weighted(np.array([math.sqrt(squares[key])]), own) for key, own in found.items())
@@ -124,6 +124,11 @@ def own_factor(term: Term, axes: Sequence[int]) -> Matrix:
     """Return the queries of a product on the values of some attributes."""
     own = tuple(term.factors[i] for i in axes)
     return own[0] if len(own) == 1 else Kronecker(own)
+
+
+def _all_squares(factor: Matrix) -> float:
+    """Return tr W^T W."""
+    return float(factor.nnz if isinstance(factor, _ALIKE) else column_squares(factor).sum())
 
 
 def column_squares(factor: Matrix) -> RealVector:

@@ -42,6 +42,9 @@ NAME = "flows"
 LARGEST_TREE, _LARGEST_JOINED = 1024, 128
 """Values of a tree over one attribute, and of one over several, at most."""
 
+_MOST_SINGLE, _MOST_JOINED, _FEW = 8, 4, 12
+"""Attributes, and sets of several, that trees are tried over, those with the most values; of how many at most three."""
+
 _LOOK = 3
 """Trees that are searched for a part before the best of its kinds is searched further."""
 
@@ -56,8 +59,9 @@ and weights that vanish leave a law without digits."""
 _ROUNDING = 1e-5
 """Share to which the errors of drafts are known."""
 
-_ON_SLOTS = 1 / 2, 1 / 8, 1 / 64
-"""Shares of the weight that single slots have in trees with one set, of all."""
+_ON_SLOTS, _EVEN = (1 / 2, 1 / 8, 1 / 64), 2048
+"""Shares of the weight that single slots have in trees with one set, of all; slots over share for which the error of a
+draft still has its digits."""
 
 _APART, _FEW_VALUES = 0.25, 64
 """Share of what queries ask below which trees with one set are looked at; values up to which plain trees with a public
@@ -236,10 +240,11 @@ def _places(problem: Problem, attribute: int) -> list[Place]:
     assert policy.factors is not None, "applies only to products"
     own, sizes = policy.factors[attribute], policy.domain.sizes
     others = [i for i in range(len(sizes)) if i != attribute and sizes[i] > 1]
-    axes: list[tuple[int, ...]] = [(i,) for i in others if sizes[i] <= LARGEST_TREE]
-    for count in range(2, len(others) + 1):
-        several = itertools.combinations(others, count)
-        axes += [them for them in several if math.prod(sizes[i] for i in them) <= _LARGEST_JOINED]
+    small = [i for i in others if sizes[i] <= LARGEST_TREE]
+    axes: list[tuple[int, ...]] = [(i,) for i in sorted(small, key=lambda i: -sizes[i])[:_MOST_SINGLE]]
+    sets = itertools.chain(itertools.combinations(others, 2), itertools.combinations(others[:_FEW], 3))
+    several = [(math.prod(sizes[i] for i in them), them) for them in sets]
+    axes += [them for _, them in sorted(them for them in several if them[0] <= _LARGEST_JOINED)[-_MOST_JOINED:]]
     graphs = [edges for edges in (own.edges, all_values(own)) if is_small(own, edges)]
     counts = [path_steps(own.edges, edges, own.num_cells) for edges in graphs]
     found = [Place(them, attribute, e, s) for them in axes for e, s in zip(graphs, counts, strict=True)]
@@ -268,7 +273,8 @@ def _plain(place: Place, own: Problem) -> PartDraft:
         drafts = [TreeDraft(np.full(n, -1), np.ones(n), float(np.trace(V)), "star")]
         apart = float(np.trace(V) - V.sum() / n)  # what queries see of anything but the total
         parents = np.append(np.full(n, n), -1)
-        for share in _ON_SLOTS if apart < _APART * drafts[0].error else ():
+        shares = [share for share in _ON_SLOTS if n / share <= _EVEN and apart < _APART * drafts[0].error]
+        for share in shares:
             drafts.append(tree_draft(own, parents, np.append(np.full(n, share), 1 - share), origin="total"))
     else:  # a root of weight zero: the total is public
         parents = planted(own.policy, lambda trees, cells: trees.join(cells))
