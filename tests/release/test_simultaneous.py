@@ -99,7 +99,10 @@ def test_too_many_answers_get_the_union_bound_and_say_so(name, monkeypatch):
     wide = out.interval(LEVEL, simultaneous=True)
     noisy = high > low
     assert simultaneous.method(fit.recovery, low.size, LEVEL) == "all at once, union bound"
-    assert np.all((wide.high - wide.low)[noisy] > (high - low)[noisy])
+    room = 0.98  # simulated widths are three standard errors above theirs, and few answers are nearly independent
+    assert np.all((wide.high - wide.low)[noisy] > room * (high - low)[noisy])
+    single = out.interval(LEVEL)
+    assert np.all((wide.high - wide.low)[noisy] > 1.1 * (single.high - single.low)[noisy])
     if name == "gaussian":
         from scipy.stats import norm
 

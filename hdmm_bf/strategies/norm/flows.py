@@ -22,6 +22,7 @@ import numpy as np
 from hdmm_bf._types import EdgeArray, Effort
 from hdmm_bf.bounds.dense import svd_bound
 from hdmm_bf.objectives import limits
+from hdmm_bf.objectives.tree_plans import checked_tree
 from hdmm_bf.problem.groups import problem_within
 from hdmm_bf.problem.slots import (
     all_values,
@@ -278,7 +279,8 @@ def _plain(place: Place, own: Problem) -> PartDraft:
             drafts.append(tree_draft(own, parents, np.append(np.full(n, share), 1 - share), origin="total"))
     else:  # a root of weight zero: the total is public
         parents = planted(own.policy, lambda trees, cells: trees.join(cells))
-        weights = np.where(np.arange(parents.size) < n, 0.5, 0.0)
+        alone = checked_tree(own.policy, parents).public  # values by themselves are roots too
+        weights = np.where((np.arange(parents.size) < n) & ~alone, 0.5, 0.0)
         seen = np.any(V)
         drafts = [TreeDraft(parents, weights, math.inf if seen else 0.0, "star")]
         if seen and n <= _FEW_VALUES:
