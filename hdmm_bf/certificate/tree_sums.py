@@ -9,7 +9,6 @@ keeps: p has none on the components whose totals are public. What the other part
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -96,7 +95,7 @@ def _(
         error += times**2 * own.unit_error
     svd, lower = (0.0, 0.0) if bounds is None else (bounds.svd or 0.0, bounds.lower or 0.0)
     sensitivity = scaled_sensitivity(exact, bits, noise)
-    return replace(Certificate(noise, exact, bits, sensitivity, 0.0, error, svd, 0.0, math.inf, lower, None))
+    return Certificate(noise, exact, bits, sensitivity, 0.0, error, svd, 0.0, math.inf, lower, None)
 
 
 def check_sum(strategy: TreeSum, problem: Problem) -> None:

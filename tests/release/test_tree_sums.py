@@ -13,7 +13,7 @@ from hdmm_bf.fit.certified import certificate
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.problem.slots import all_values
 from hdmm_bf.problem.transform import Problem
-from hdmm_bf.release.tree_sum_noise import TreeSumSampler
+from hdmm_bf.release.tree_sum_noise import TreeSumSampler, sum_loss
 from hdmm_bf.strategies.records import TreePart, TreeSum
 from tests.support.tree_sums import spread_of, trees_of
 from tests.support.trees import chain, norm
@@ -223,6 +223,15 @@ def test_a_plan_with_too_little_noise_is_refused():
         less = dataclasses.replace(settled, sampler=sampler)
         with pytest.raises(InputError, match="less noise than its promise"):
             less.check_made_for(fit.certificate, settled.calibrated, settled.bits, fit.problem)
+
+
+def test_a_move_that_no_part_hides_loses_everything():
+    """Quotes tree_sum_noise: it is infinite where no part hides an attribute with edges."""
+    fit = fitted("a grid")
+    first, second = bf.plan(fit, epsilon=1.0).sampler.parts
+    assert sum_loss(TreeSumSampler((first, second), 1.0), fit.problem.policy) <= 1.0
+    for part in (first, second):
+        assert math.isinf(sum_loss(TreeSumSampler((part,), 1.0), fit.problem.policy))
 
 
 def test_promises_to_people_share_epsilon_among_their_records():
