@@ -18,6 +18,9 @@ from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import MatrixStrategy, TreeNorm
 from hdmm_bf.workload import Workload
 
+_PAIRS = {"partners", "shares"}
+"""Arrays of a proof that only strategies for Laplace noise have."""
+
 
 def encode(
     strategy: MatrixStrategy | TreeNorm, problem: Problem, proof: Proof | None
@@ -25,8 +28,9 @@ def encode(
     """Return the files of a strategy and its problem, and what the manifest says of them."""
     name, arrays = strategy_arrays(strategy)
     weights = np.empty(0) if proof is None else proof["weights"]
+    pairs = {key: value for key, value in (proof or {}).items() if key in _PAIRS}
     files = {
-        name: npz(**arrays, family=np.array(strategy.family), bits=np.array(strategy.bits), weights=weights),
+        name: npz(**arrays, family=np.array(strategy.family), bits=np.array(strategy.bits), weights=weights, **pairs),
         "policy.npz": npz(edges=problem.policy.edges),
     }
     policy = checks.policy_record(problem.policy)
@@ -61,12 +65,15 @@ def decode(
     with blaming(folder, MANIFEST):
         domain = checks.stored_domain(manifest["domain"])
     strategy: MatrixStrategy | TreeNorm
+    pairs: Proof = {}
     if checks.TREE in files:
         with blaming(folder, checks.TREE):
             strategy, weights = checks.stored_tree(load_npz(folder, checks.TREE, files))
     else:
         with blaming(folder, checks.STRATEGY):
-            strategy, weights = checks.stored_strategy(load_npz(folder, checks.STRATEGY, files))
+            arrays = load_npz(folder, checks.STRATEGY, files)
+            pairs = _stored_pairs(arrays)
+            strategy, weights = checks.stored_strategy({k: a for k, a in arrays.items() if k not in pairs})
     with blaming(folder, "policy.npz"):
         edges = checks.stored_edges(load_npz(folder, "policy.npz", files), domain.num_cells)
     with blaming(folder, MANIFEST):
@@ -76,7 +83,16 @@ def decode(
         arrays = load_npz(folder, checks.WORKLOAD, files) if custom else {}
         problem = Problem(stored_workload(manifest["workload"], arrays, domain), policy)
     unproven = checks.TREE in files and weights.size == 0 and len(edges) > 0  # too large for a yardstick
-    return problem, strategy, None if unproven else {"kind": "edges", "weights": weights}
+    return problem, strategy, None if unproven else {"kind": "edges", "weights": weights, **pairs}
+
+
+def _stored_pairs(arrays: dict[str, AnyArray]) -> Proof:
+    """Return the pairs of edges that prove a bound for Laplace noise, where a file has any."""
+    if not set(arrays) >= _PAIRS:
+        return {}
+    checks.typed("partners", arrays["partners"], "iu", 2)
+    checks.typed("shares", arrays["shares"], "f", 1)
+    return {"partners": arrays["partners"].astype(np.int64), "shares": arrays["shares"].astype(np.float64)}
 
 
 def stored_workload(record: JsonObject, arrays: dict[str, AnyArray], domain: Domain) -> Workload:

@@ -46,9 +46,10 @@ class Certificate:
         support: largest share of a query that the strategy cannot answer; 0 up to rounding.
         unit_error: sensitivity^2 ||W A^+||_F^2; for tree norms epsilon^2 E[z^T W^T W z] / 2 as epsilon goes to 0.
         svd_bound: the paper's bound, for matrix mechanisms.
-        lower_bound: the best proven bound; 0 where none is, as for tree norms.
+        lower_bound: the best proven bound for this noise; 0 where none is, as for tree norms.
         gap: unit_error / lower_bound - 1; infinite where no bound is proven.
-        matrix_bound: for tree norms, the best proven bound on matrix mechanisms, which does not bind them: a yardstick.
+        matrix_bound: the best proven bound on matrix mechanisms whatever their noise, where `lower_bound` is another one:
+            for tree norms, which it does not bind, a yardstick; for Laplace noise, where pairs of edges prove more.
         worst_variance: the largest variance of a query as written, at sensitivity 1; for tree norms epsilon^2 / 2 times
             it as epsilon goes to 0. None where there are too many queries to look at each.
         objective: what the strategy was made for: "total", "largest", "targets" or "own".
@@ -77,7 +78,7 @@ class Certificate:
 
     def __post_init__(self) -> None:
         if self.objective == "total":
-            proven = self.lower_bound if self.matrix_bound is None else None
+            proven = None if self.noise == "norm" else self.lower_bound
             object.__setattr__(self, "objective_value", self.unit_error)
             object.__setattr__(self, "objective_bound", proven)
         words = ("noise", "gap", "objective")
@@ -104,7 +105,7 @@ class Certificate:
         record = {**asdict(self), "sensitivity_exact": str(self.sensitivity_exact), "gap": gap}
         if self.matrix_bound is None:
             return {name: value for name, value in record.items() if name != "matrix_bound"}
-        return {**record, "lower_bound": None}
+        return {**record, "lower_bound": None} if self.noise == "norm" else record
 
 
 @singledispatch

@@ -13,13 +13,15 @@ from functools import singledispatch
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import lapack, qr, solve_triangular
+from scipy.linalg import qr, solve_triangular
 
 from hdmm_bf._checks import fail
 from hdmm_bf._types import AGREEMENT, EPS, SUPPORT_TOLERANCE, Noise, Proof, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.certificate import goals
 from hdmm_bf.certificate.certificate import Bounds, Certificate, certify, check_noise, scaled_sensitivity
+from hdmm_bf.certificate.edge_bounds import check_weights, dual_bound
 from hdmm_bf.certificate.exact import exact_sensitivity, within_limit
+from hdmm_bf.certificate.pairs import pairs_bound
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import CellStrategy, EdgeStrategy, MatrixStrategy
 
@@ -96,13 +98,27 @@ def _(
         raise fail("certificate", f"strategy with {strategy.num_rows} rows", seen, advice)
     unit_error = sensitivity**2 * trace
     svd = dual_bound(problem, problem.gram, np.full(weights.size, 1.0))
-    lower = float(np.maximum(svd, dual_bound(problem, problem.gram, weights)))  # max() drops what is not a number
+    matrix = float(np.maximum(svd, dual_bound(problem, problem.gram, weights)))  # max() drops what is not a number
+    paired = _paired(problem, problem.gram, weights, proof, noise)
+    lower = matrix if paired is None else float(np.maximum(matrix, paired))
     if not unit_error >= lower * (1 - AGREEMENT):
         advice = "The numbers cannot be trusted: rescale the workload so that its weights are closer."
         raise fail("certificate", f"unit error {unit_error}", f"is below the proven bound {lower}", advice)
     gap = unit_error / lower - 1 if lower > 0 else 0.0
-    base = Certificate(noise, exact, strategy.bits, sensitivity, support, unit_error, svd, lower, gap)
+    yardstick = None if paired is None else matrix
+    base = Certificate(noise, exact, strategy.bits, sensitivity, support, unit_error, svd, lower, gap, yardstick)
     return _with_goal(base, problem, proof, own.covariance(solved))
+
+
+def _paired(problem: Problem, V: SquareMatrix, weights: RealVector, proof: Proof, noise: Noise) -> float | None:
+    """Return the bound for Laplace strategies of a proof that has pairs of edges; None for others."""
+    if "partners" not in proof and "shares" not in proof:
+        return None
+    if noise != "laplace":
+        raise fail(
+            "certificate", f"partners for {noise} noise", "prove nothing: they are of Laplace noise", "Fit again."
+        )
+    return pairs_bound(problem, V, weights, proof)
 
 
 def _with_goal(base: Certificate, problem: Problem, proof: Proof, Y: SquareMatrix) -> Certificate:
@@ -116,7 +132,9 @@ def _with_goal(base: Certificate, problem: Problem, proof: Proof, Y: SquareMatri
     if value is None:
         advice = "Use a structured family, or the total."
         raise fail("certificate", f"{problem.workload.num_queries} queries", "are too many to look at each", advice)
-    bound = dual_bound(problem, goals.weighted_gram(problem, lam), np.asarray(proof["weights"], dtype=np.float64))
+    weights, V = np.asarray(proof["weights"], dtype=np.float64), goals.weighted_gram(problem, lam)
+    paired = _paired(problem, V, weights, proof, base.noise)
+    bound = float(np.maximum(dual_bound(problem, V, weights), 0.0 if paired is None else paired))
     value *= square
     if not value >= bound * (1 - AGREEMENT):
         advice = "The numbers cannot be trusted: rescale the workload so that its weights are closer."
@@ -170,29 +188,6 @@ def _trace(R: RealMatrix, own: Coordinates, *, by_rows: bool) -> float:
     return float(np.trace(solve_triangular(R, half.T, trans="T", check_finite=False)))
 
 
-def semidefinite_factor(V: SquareMatrix) -> RealMatrix:
-    """Return F with F^T F = V, by Cholesky with pivoting: as many rows as V has rank."""
-    R, order, rank, _ = lapack.dpstrf(np.asfortranarray(V), tol=len(V) * EPS * float(np.diag(V).max()))
-    F = np.zeros((rank, len(V)))
-    F[:, order - 1] = np.triu(R)[:rank]
-    return F
-
-
-def dual_bound(problem: Problem, V: SquareMatrix, weights: RealVector) -> float:
-    """(sum of the singular values of W_G diag(sqrt mu))^2 through C^T V C with L(mu) = C C^T, rounded down."""
-    if weights.size == 0 or not np.any(V):
-        return 0.0
-    mu = weights / weights.sum()
-    k = len(V)
-    head, tail = problem.P.head, problem.P.tail % (k + 1)  # the ground, -1, is vertex k
-    L = np.bincount(head * (k + 1) + tail, mu, (k + 1) ** 2).reshape(k + 1, k + 1)
-    L = np.diag((L + L.T).sum(axis=0)) - (L + L.T)
-    C = semidefinite_factor(L[:k, :k]).T
-    values = np.linalg.eigvalsh(C.T @ (V @ C))
-    slack = 4 * EPS * k * float(values.max())
-    return float(np.sqrt(np.maximum(values - slack, 0.0)).sum() ** 2)
-
-
 def _check(strategy: MatrixStrategy, problem: Problem, weights: RealVector) -> None:
     cells, edges = problem.policy.num_cells, problem.policy.num_edges
     columns, what = {"cell": cells, "edge": edges}[strategy.column], strategy.column
@@ -205,11 +200,3 @@ def _check(strategy: MatrixStrategy, problem: Problem, weights: RealVector) -> N
         shown = f"{integers.dtype} entries, bits={bits}"
         raise fail("certificate", shown, "the integers or their grid are out of range", "Fit again.")
     check_weights(weights, edges)
-
-
-def check_weights(weights: RealVector, edges: int) -> None:
-    """Refuse edge weights that prove nothing."""
-    if weights.shape != (edges,):
-        raise fail("certificate", f"{weights.size} weights", f"the policy has {edges} edges", "Give one for each edge.")
-    if not np.all(np.isfinite(weights)) or np.any(weights < 0) or (edges > 0 and not weights.sum() > 0):
-        raise fail("certificate", "weights", "must be finite, not negative and not all zero", "Fit again.")

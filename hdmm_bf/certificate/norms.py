@@ -17,7 +17,7 @@ from hdmm_bf._checks import fail
 from hdmm_bf._types import AGREEMENT, Noise, Proof, RealVector
 from hdmm_bf.certificate import goals
 from hdmm_bf.certificate.certificate import Bounds, Certificate, certify, check_noise, scaled_sensitivity
-from hdmm_bf.certificate.dense import check_weights, dual_bound
+from hdmm_bf.certificate.edge_bounds import check_weights, dual_bound
 from hdmm_bf.certificate.exact import exact_sensitivity, grid_bits
 from hdmm_bf.certificate.ordered_law import Ordered, children_in_order, expected_form, ordered
 from hdmm_bf.certificate.set_law import proper_reach, set_variances

@@ -17,7 +17,7 @@ import numpy as np
 from hdmm_bf._checks import fail, fits
 from hdmm_bf._types import BOUND_ROUNDING, NOTHING, SUPPORT_TOLERANCE, EdgeArray, Noise, Proof, RealMatrix, RealVector
 from hdmm_bf.certificate.certificate import Bounds, Certificate, certify, check_noise, scaled_sensitivity
-from hdmm_bf.certificate.dense import semidefinite_factor
+from hdmm_bf.certificate.edge_bounds import semidefinite_factor
 from hdmm_bf.certificate.exact import GRID_BITS, differences, exact_sensitivity, within_limit
 from hdmm_bf.problem.product import ProductProblem, product_view
 from hdmm_bf.problem.transform import Problem

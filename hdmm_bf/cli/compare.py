@@ -74,7 +74,7 @@ def _mechanisms(rows: list[Row], made: Fit) -> tuple[list[str], JsonObject]:
     records = [{**row._asdict(), "ratio_to_lower": known(row.ratio_to_lower)} for row in rows]
     summary = with_bounds(made.summary())
     bounds = {name: summary[name] for name in ("svd_bound", "lower_bound", "matrix_bound")}
-    spec, bound = made.problem, made.matrix_bound
+    spec, bound = made.problem, made.yardstick
     width = max(len("proven lower bound"), *(len(plain(row.name)) for row in rows))
     goal = made.objective != "total"
     lines = [

@@ -9,6 +9,7 @@ import numpy as np
 
 from hdmm_bf._checks import fail
 from hdmm_bf.fit.certified import certified
+from hdmm_bf.fit.dense import edge_proof, pairs_proof
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.options import FitOptions
 from hdmm_bf.fit.reserve import dense_seconds
@@ -61,5 +62,5 @@ def fit_cells_dense(product: ProductProblem, options: FitOptions) -> Fit:
     strategy = from_draft(problem, draft)
     proof = lower.proof or {}
     weights = np.asarray(reduce(np.kron, proof["weights"]), dtype=np.float64)
-    edge_weights = {"kind": "edges", "weights": weights}
+    edge_weights = edge_proof(weights) | pairs_proof(problem, weights)
     return certified(problem, strategy, edge_weights, options, status=found.status)

@@ -72,7 +72,7 @@ class Comparison(NamedTuple):
         ]
         problem = self.fit.problem
         name = f"{problem.workload.title} under {problem.policy.title}, {self.fit.noise} noise"
-        bound = _display.facts_table([("proven bound", f"{self.fit.matrix_bound:.6g}")])
+        bound = _display.facts_table([("proven bound", f"{self.fit.yardstick:.6g}")])
         return _display.card("Comparison", name, _display.table(head, rows), bound)
 
 
@@ -115,7 +115,7 @@ def compare_with_baselines(made: Fit, *, others: bool) -> tuple[list[Row], list[
     value = None if made.objective in ("total", "own") else made.objective_value
     known.setdefault(made.family, Reached(made.worst_variance, value))
     rows = [
-        Row(name, error, _ratio(error, made.matrix_bound), table.kinds[name], *known.get(name, Reached(None, None)))
+        Row(name, error, _ratio(error, made.yardstick), table.kinds[name], *known.get(name, Reached(None, None)))
         for name, error in table.errors.items()
     ]
     return sorted(rows, key=_order), drafts, table.kinds

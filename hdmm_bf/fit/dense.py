@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import Effort, Proof, RealVector, SquareMatrix
 from hdmm_bf.bounds.dense import is_public, uniform
+from hdmm_bf.bounds.pairs import choose_pairs
 from hdmm_bf.fit.certified import certified
 from hdmm_bf.fit.fit import Fit, OwnValue
 from hdmm_bf.fit.options import FitOptions, start_draft, start_weights
@@ -68,6 +69,8 @@ def fit_dense(problem: Problem, options: FitOptions) -> Fit:
             with _within(options, reserve):
                 found = _search(problem, options)
         proof = edge_proof(found.weights, found.queries)
+        if options.noise == "laplace":
+            proof |= pairs_proof(problem, found.weights)
         made = certified(
             problem, found.strategy, proof, options, status=found.status, reached=found.reached, why=found.why
         )
@@ -93,6 +96,12 @@ def with_own(made: Fit, bound: float | None, shape: str) -> Fit:
 def edge_proof(weights: RealVector, queries: RealVector | None = None) -> Proof:
     """Return what proves a bound: weights on the edges, and on the queries for goals other than the total."""
     return {"kind": "edges", "weights": weights} | ({} if queries is None else {"queries": queries})
+
+
+def pairs_proof(problem: Problem, weights: RealVector, V: SquareMatrix | None = None) -> Proof:
+    """Return what proves more than edge weights for Laplace noise; nothing where no pair of edges does."""
+    pairs = choose_pairs(problem, weights, V)
+    return {"partners": pairs.edges, "shares": pairs.shares} if len(pairs.edges) else {}
 
 
 def _search(problem: Problem, options: FitOptions) -> _Found:

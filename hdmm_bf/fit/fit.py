@@ -182,9 +182,14 @@ class Fit:
 
     @property
     def matrix_bound(self) -> float:
-        """The best proven bound on matrix mechanisms; for tree norms, which it does not bind, a yardstick."""
+        """The best proven bound on matrix mechanisms whatever their noise; it does not bind tree norms."""
         certificate = self.certificate
         return certificate.lower_bound if certificate.matrix_bound is None else certificate.matrix_bound
+
+    @property
+    def yardstick(self) -> float:
+        """What errors are set beside: the lower bound, or, for tree norms, the bound of matrix mechanisms."""
+        return self.matrix_bound if self.noise == "norm" else self.certificate.lower_bound
 
     @property
     def certified(self) -> bool:

@@ -13,7 +13,7 @@ from hdmm_bf._types import Noise, Norm, RealMatrix, RealVector
 from hdmm_bf.bounds.dense import is_public, uniform
 from hdmm_bf.domain import DomainLike
 from hdmm_bf.fit.certified import certified
-from hdmm_bf.fit.dense import BOUND_GAP, BOUND_STEPS
+from hdmm_bf.fit.dense import BOUND_GAP, BOUND_STEPS, edge_proof, pairs_proof
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.options import FitOptions
 from hdmm_bf.matrix import Matrix
@@ -72,7 +72,9 @@ def certify(
     A = _checked(strategy, problem)
     with limits.noting_interruptions(), threads_for(problem.policy.num_cells):
         on_grid = _on_grid(problem, A, noise)
-        proof = {"kind": "edges", "weights": _weights(problem, options)}
+        proof = edge_proof(_weights(problem, options))
+        if noise == "laplace":
+            proof |= pairs_proof(problem, proof["weights"])
         return certified(problem, on_grid, proof, options, status="certified")
 
 

@@ -19,8 +19,9 @@ from hdmm_bf._checks import fail
 from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import Proof, RealVector
 from hdmm_bf.bounds.dense import is_public, uniform
+from hdmm_bf.certificate.goals import weighted_gram
 from hdmm_bf.fit.certified import certificate, certified
-from hdmm_bf.fit.dense import default_seconds, edge_proof, with_own
+from hdmm_bf.fit.dense import default_seconds, edge_proof, pairs_proof, with_own
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.options import FitOptions
 from hdmm_bf.fit.tables import by_table, tables, weighted_tables
@@ -98,7 +99,12 @@ class ByQuery:
 
     def proof(self, lam: RealVector, found: Proof | None) -> Proof | None:
         """Return the Gaussian weights; tree norms keep their yardstick."""
-        return found if self.noise == "norm" else edge_proof(self._weights.edges, self._weights.queries)
+        if self.noise == "norm":
+            return found
+        proof = edge_proof(self._weights.edges, self._weights.queries)
+        if self.noise == "gaussian":
+            return proof
+        return proof | pairs_proof(self.problem, self._weights.edges, weighted_gram(self.problem, self.first()))
 
 
 class ByTable:

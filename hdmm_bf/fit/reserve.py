@@ -9,6 +9,7 @@ import numpy as np
 
 from hdmm_bf._linalg import threads_for
 from hdmm_bf._types import Noise
+from hdmm_bf.bounds import pairs
 from hdmm_bf.certificate.norms import MOST_CELLS
 from hdmm_bf.certificate.ordered_law import ordered
 from hdmm_bf.fit.memory import num_losses
@@ -25,6 +26,8 @@ _EDGES_ROWS, _EDGES_GRAM = 4.0, 1.6
 """For e^3 more, where the strategy may be over the edges: from the rows of the workload, or from its Gram matrix."""
 _MOST_EDGES, _TALL = 3000, 8
 """Edges up to which strategies over the edges are searched; queries an edge up to which rows are written out."""
+_PAIRED, _PARTNERS = 8.0, 200.0
+"""For Laplace noise: for n^3, choosing pairs of edges and evaluating their bound; for a pair that is looked at."""
 _PAIRS, _SETS, _DRAFT = 2e5, 5e6, 3e6
 """For tree norms: a pair of cells in the laws; a cell where queries are prefixes, ranges or sets of the tree; a cell in
 the draft that is under way at the limit and in the check that the noise can be drawn."""
@@ -41,6 +44,8 @@ def dense_seconds(problem: Problem, noise: Noise) -> float:
     units = _CELLS * n**3
     if noise == "laplace" and not problem.policy.is_forest and e <= _MOST_EDGES:
         units += (_EDGES_ROWS if problem.workload.num_queries <= _TALL * e else _EDGES_GRAM) * e**3
+    if noise == "laplace" and n <= pairs.MOST_CELLS:
+        units += _PAIRED * n**3 + _PARTNERS * min(e**2, pairs.MOST_LOOKED_AT)
     return _LEAST + _ROOM * units * pace()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import hdmm_bf as bf
 from hdmm_bf.certificate import certify
-from hdmm_bf.certificate.dense import dual_bound
+from hdmm_bf.certificate.edge_bounds import dual_bound
 from hdmm_bf.certificate.goals import weighted_gram
 from hdmm_bf.problem.inputs import problem
 from hdmm_bf.strategies import from_gram

@@ -26,7 +26,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from hdmm_bf._types import EPS, RealMatrix, RealVector, SquareMatrix
-from hdmm_bf.certificate.dense import semidefinite_factor
+from hdmm_bf.certificate.edge_bounds import semidefinite_factor
 from hdmm_bf.certificate.duals.parts import Attribute
 
 _SPACING = 0.6

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hdmm_bf._types import EPS, RealMatrix, RealVector, SquareMatrix
-from hdmm_bf.certificate.dense import semidefinite_factor
+from hdmm_bf.certificate.edge_bounds import semidefinite_factor
 
 _EIGENVALUE_ERROR = 4 * EPS
 """Times side and largest eigenvalue: what a computed eigenvalue may be wrong by."""

@@ -1,0 +1,156 @@
+"""A bound for Laplace strategies that is above the dual bound: edges in pairs.
+
+Let w_e be the columns of W_G, mu >= 0 edge weights, L = P diag(mu) P^T, and X with X L X <= V in the Loewner order, such
+as that of the dual bound, X = V^(1/2) (V^(1/2) L V^(1/2))^(-1/2) V^(1/2). For every strategy of error ||M||^2, w_e = M s_e,
+
+    ||M||_F^2 >= sum_F tr(C_F diag(mu_F) C_F Y_F^-1),    C = P^T X P,  Y_F = (s_e . s_f) for e, f in F,
+
+where groups F of edges share out the weights, sum_F mu_F = mu. Lengths ||s_e||_1 <= 1 leave little room for two columns
+that are neither equal nor orthogonal: for pairs F each term is at least `pair_value`. With groups of one edge the sum is
+the dual bound. Proofs: `docs/explanation/laplace_bound.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from hdmm_bf import _linalg as la
+from hdmm_bf._types import AnyArray, RealVector, SquareMatrix
+from hdmm_bf.bounds.dense import GramRoot, is_public
+from hdmm_bf.problem.forms import edge_forms
+from hdmm_bf.problem.transform import Problem
+
+
+class Pairs(NamedTuple):
+    """Pairs of edges, and how much of the weights of both ends each of them takes; the rest is left alone."""
+
+    edges: Int64[np.ndarray, "p 2"]
+    shares: Float64[np.ndarray, " p"]
+
+
+MOST_CELLS = 2048
+"""Cells up to which edges are paired: beyond, an eigenvalue problem with vectors takes minutes."""
+
+_TIED = 0.96
+"""|b| <= 0.96 min(a, c): the identity is the best of all Laplace strategies for [[a, b], [b, c]] (0.962 is the limit)."""
+_LIGHT = 1e-6
+"""Share of the largest edge weight below which an edge is left alone: a partner needs a weight like its own."""
+MOST_LOOKED_AT = 2**23
+"""Pairs that are looked at: where there are more, edges find partners among those that stand near them in the list."""
+_BROKEN, _SCRAMBLED = 1e-7, (0.6180339887, 0.7548776662)
+"""Ties between equal gains are broken by so much, by numbers that look like random ones."""
+_ROOM = 1e6
+"""Eigenvalues are left out unless they are so many times what they may be wrong by."""
+
+
+def pair_value(a: AnyArray, b: AnyArray, c: AnyArray) -> AnyArray:
+    """Return a number that tr(K Y^-1) is not below, K = [[a, b], [b, c]], for all Gram matrices Y of L1 unit vectors.
+
+    Where b is small it is a + c, and attained. Beyond, K is taken apart into parts for which it is known.
+    """
+    low, high, b = np.minimum(a, c), np.maximum(a, c), np.abs(b)
+    both = np.minimum((low - b) / (1 - _TIED), low)
+    joint = np.maximum(b - _TIED * low, 0.0) / (1 - _TIED)
+    return np.asarray(np.where(b > low, high, 2 * both + np.minimum(joint, low) + (high - low)))
+
+
+def choose_pairs(problem: Problem, weights: Float64[np.ndarray, " e"], V: SquareMatrix | None = None) -> Pairs:
+    """Return pairs of edges that raise the bound for Laplace strategies, again and again the best that are left.
+
+    Args:
+        problem: the workload under the policy.
+        weights: edge weights, at best those of the dual bound; shares are of them as they are scaled to sum 1.
+        V: the grounded Gram matrix of the queries, where they have other weights than in the problem.
+    """
+    if is_public(problem) or problem.grounding.kept.size > MOST_CELLS:
+        return Pairs(np.zeros((0, 2), dtype=np.int64), np.zeros(0))
+    mu = weights / weights.sum()
+    X, _ = _polar(problem, mu, V)
+    d = edge_forms(problem.P).distances(X)
+    X = _with_ground(X)
+    active = np.flatnonzero(mu > _LIGHT * mu.max())
+    window = max(2, min(active.size, MOST_LOOKED_AT // max(active.size, 1)))
+    edges, shares = [], []
+    for start in range(0, active.size, window):
+        own = active[start : start + window]
+        head, tail = problem.P.head[own], problem.P.tail[own]
+        c = _products(X, head[:, None], tail[:, None], head[None, :], tail[None, :])
+        gains = _value(d[own, None], c, d[None, own]) - (d[own, None] ** 2 + d[None, own] ** 2)
+        np.fill_diagonal(gains, 0.0)
+        found, taken = _shared_out(gains, mu[own])
+        edges.append(own[found])
+        shares.append(taken)
+    return Pairs(np.concatenate(edges), np.concatenate(shares))
+
+
+def laplace_bound(
+    problem: Problem, weights: Float64[np.ndarray, " e"], pairs: Pairs, V: SquareMatrix | None = None
+) -> float:
+    """Return the bound that edge weights and pairs of edges prove.
+
+    Guarantees:
+        No strategy of L1 sensitivity 1 has a smaller unit error, whether its rows are over the cells or the edges.
+    """
+    if is_public(problem):
+        return 0.0
+    mu = weights / weights.sum()
+    X, slack = _polar(problem, mu, V)
+    d = edge_forms(problem.P).distances(X)
+    X = _with_ground(X)
+    e, f = pairs.edges.T
+    c = _products(X, problem.P.head[e], problem.P.tail[e], problem.P.head[f], problem.P.tail[f])
+    left = mu - np.bincount(e, pairs.shares, mu.size) - np.bincount(f, pairs.shares, mu.size)
+    together = np.maximum(_value(d[e], c, d[f]), d[e] ** 2 + d[f] ** 2)
+    found = (np.maximum(left, 0.0) * d**2).sum() + (pairs.shares * together).sum()
+    return float(found * (1 - slack) * (1 - la.AGREEMENT))
+
+
+def _polar(problem: Problem, mu: RealVector, V: SquareMatrix | None) -> tuple[SquareMatrix, float]:
+    """Return X (lower triangle) with X L X <= (1 + slack) V."""
+    root = GramRoot(problem, 1.0) if V is None else GramRoot.of(V)
+    values, Q = la.eigen(root.gram(edge_forms(problem.P).laplacian(mu)))
+    wrong = la.EIGENVALUE_ERROR * values.size * float(values[-1])
+    kept = values > _ROOM * wrong
+    half = root.R.T @ (Q[:, kept] / values[kept] ** 0.25)
+    return np.asfortranarray(half @ half.T), wrong / float(values[kept].min(initial=math.inf))
+
+
+def _with_ground(X: SquareMatrix) -> SquareMatrix:
+    """Return the full matrix with a row and a column of zeros for the ground, which is cell -1."""
+    return np.pad(la.symmetric(X), (0, 1))
+
+
+def _products(X: SquareMatrix, u: AnyArray, v: AnyArray, s: AnyArray, t: AnyArray) -> AnyArray:
+    """p_e^T X p_f for e = (u, v), f = (s, t); indices may be of any shapes that go together."""
+    return np.asarray(X[u, s] - X[u, t] - X[v, s] + X[v, t])
+
+
+def _value(d: AnyArray, c: AnyArray, f: AnyArray) -> AnyArray:
+    """`pair_value` of C^2 for C = [[d, c], [c, f]]."""
+    return pair_value(d**2 + c**2, c * (d + f), c**2 + f**2)
+
+
+def _shared_out(gains: SquareMatrix, weights: RealVector) -> tuple[Int64[np.ndarray, "p 2"], RealVector]:
+    """Give weight, again and again, to all pairs who are each other's best, until one of the two has no more."""
+    order = np.arange(len(gains), dtype=np.float64)
+    noise = np.add.outer(order, order) * _SCRAMBLED[0] + np.multiply.outer(order, order) * _SCRAMBLED[1]
+    gains = gains * (1 + _BROKEN * (noise % 1.0))
+    who, left = np.arange(len(gains)), weights.copy()
+    edges, shares = [np.zeros((0, 2), dtype=np.int64)], [np.zeros(0)]
+    while who.size > 1:
+        own, best = np.arange(who.size), gains.argmax(axis=1)
+        first = own[(best[best] == own) & (gains[own, best] > 0) & (own < best)]
+        if not first.size:
+            break
+        pair = np.stack([first, best[first]])
+        share = left[pair].min(axis=0)
+        edges.append(who[pair].T)
+        shares.append(share)
+        left[pair] -= share
+        keep = left > _LIGHT * weights.max()
+        who, left, gains = who[keep], left[keep], gains[np.ix_(keep, keep)]
+    return np.concatenate(edges), np.concatenate(shares)
