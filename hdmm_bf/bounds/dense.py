@@ -41,12 +41,15 @@ class Bounds:
         lower: the best proven bound.
         weights: the edge weights mu that prove `lower`, in the order of the policy's edges.
         gap: how far the best Gaussian strategy seen while searching is above `lower`; the bound is tight to this.
+        laplace: the best proven bound for strategies with Laplace noise, never below `lower`; None where it was not
+            asked for, as of a fit with Gaussian noise.
     """
 
     svd: float
     lower: float
     weights: RealVector
     gap: float
+    laplace: float | None = None
 
 
 class DualPoint(NamedTuple):

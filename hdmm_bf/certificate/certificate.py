@@ -29,7 +29,12 @@ class Bounds(Protocol):
 
     @property
     def lower(self) -> float | None:
-        """The best bound known."""
+        """The best bound known, whatever the noise."""
+        ...
+
+    @property
+    def paired(self) -> float | None:
+        """The bound for Laplace noise of a proof that has pairs of edges; None for others."""
         ...
 
 
@@ -48,7 +53,7 @@ class Certificate:
         svd_bound: the paper's bound, for matrix mechanisms.
         lower_bound: the best proven bound for this noise; 0 where none is, as for tree norms.
         gap: unit_error / lower_bound - 1; infinite where no bound is proven.
-        matrix_bound: the best proven bound on matrix mechanisms whatever their noise, where `lower_bound` is another one:
+        matrix_bound: the best proven bound on matrix mechanisms whatever their noise, where `lower_bound` is another:
             for tree norms, which it does not bind, a yardstick; for Laplace noise, where pairs of edges prove more.
         worst_variance: the largest variance of a query as written, at sensitivity 1; for tree norms epsilon^2 / 2 times
             it as epsilon goes to 0. None where there are too many queries to look at each.

@@ -1,13 +1,13 @@
 """The bound for Laplace strategies from edge weights and pairs of edges: code that no search uses.
 
-With X L X <= V, C = P^T X P, and weights mu shared out to pairs {e, f} (t of each) and edges by themselves (what is left),
-no strategy of L1 sensitivity 1 has a unit error below
+With X L X <= V, C = P^T X P, and weights mu shared out to pairs {e, f} (t of each) and edges by themselves (what is
+left), no strategy of L1 sensitivity 1 has a unit error below
 
     sum_e left_e C_ee^2 + sum_{e, f} t_ef value(C_ef^2),    C_ef the 2 x 2 block of C.
 
 `value(K)` is what tr(K Y^-1) is not below for the Gram matrix Y of two vectors of L1 length 1. Where the entry off the
-diagonal is at most 0.96 of both on it, it is their sum; such matrices are a convex cone, in which a sum of values is at
-most the value of the sum, so other matrices are taken apart. Proofs: `docs/explanation/laplace_bound.md`.
+diagonal is at most 0.962 of both on it, it is their sum. The value of a sum is at least the sum of the values, so other
+matrices are taken apart. Proofs: `docs/explanation/laplace_bound.md`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hdmm_bf._types import AGREEMENT, EPS, AnyArray, Proof, RealVector, SquareMa
 from hdmm_bf.certificate.edge_bounds import laplacian, semidefinite_factor
 from hdmm_bf.problem.transform import Problem
 
-_FAIR = 0.96
+_FAIR = 0.962
 """Off the diagonal, against the smaller entry on it: up to here two single rows are the best Laplace strategy."""
 _CLEAR = 1e6
 """Eigenvalues count if they are so many times what they may be wrong by."""
@@ -80,7 +80,7 @@ def block_values(d: RealVector, c: RealVector, f: RealVector) -> RealVector:
 def value(least: RealVector, off: RealVector, most: RealVector) -> RealVector:
     """Return the value of [[least, off], [off, most]], none negative and least <= most.
 
-    diag(0, most - least) has its trace; [[1, 0.96], [0.96, 1]] has 2, [[1, 1], [1, 1]] has 1, and, for s >= 1,
+    diag(0, most - least) has its trace; [[1, 0.962], [0.962, 1]] has 2, [[1, 1], [1, 1]] has 1, and, for s >= 1,
     [[1, s], [s, s^2]] has s^2.
     """
     fair = off <= _FAIR * least

@@ -61,10 +61,15 @@ def bounded(derived: Certificate, bounds: Bounds | None) -> Certificate:
     unit_error = derived.unit_error
     svd, lower = (0.0, 0.0) if bounds is None else (bounds.svd or 0.0, bounds.lower or 0.0)
     lower = float(np.maximum(svd, lower))  # not max(), which drops what is not a number
+    matrix, paired = lower, None if bounds is None else bounds.paired
+    if paired is not None and derived.noise != "laplace":
+        shown = f"pairs of edges for {derived.noise} noise"
+        raise fail("certificate", shown, "prove nothing: they are of Laplace noise", "Fit again.")
+    lower = lower if paired is None else float(np.maximum(lower, paired))
     if not unit_error >= lower * (1 - BOUND_ROUNDING):
         raise fail("certificate", f"unit error {unit_error}", f"is below the bound {lower}", "Report this as a bug.")
     gap = unit_error / lower - 1 if lower > 0 else (0.0 if unit_error == 0 else math.inf)
-    return replace(derived, svd_bound=svd, lower_bound=lower, gap=gap)
+    return replace(derived, svd_bound=svd, lower_bound=lower, gap=gap, matrix_bound=None if paired is None else matrix)
 
 
 def check_block(sizes: Sequence[int], edges: Sequence[EdgeArray], block: Block) -> None:

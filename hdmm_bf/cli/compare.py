@@ -92,8 +92,11 @@ def _mechanisms(rows: list[Row], made: Fit) -> tuple[list[str], JsonObject]:
     name, kind = ("matrix bound", "yardstick") if made.noise == "norm" else ("proven lower bound", "bound")
     if bounds["lower_bound"] is not None or bounds["matrix_bound"] is not None:
         lines.append(f"  {name:<{width}}  {bound:>12.6g}  {1:>8.4f}  {'-':>10}{reached_bound}  {kind}")
-    tight = made.bounds.svd / bound if bound > 0 else 1.0
     dash = f"  {'-':>10}" if goal else ""
+    if made.noise == "laplace" and made.matrix_bound < bound:
+        share = made.matrix_bound / bound
+        lines.append(f"  {'matrix bound':<{width}}  {made.matrix_bound:>12.6g}  {share:>8.4f}  {'-':>10}{dash}  {kind}")
+    tight = made.bounds.svd / bound if bound > 0 else 1.0
     if bounds["svd_bound"] is not None:
         lines.append(f"  {'SVD bound':<{width}}  {made.bounds.svd:>12.6g}  {tight:>8.4f}  {'-':>10}{dash}  {kind}")
     return lines, {"rows": records, **bounds, "objective": made.objective, "objective_bound": made.objective_bound}

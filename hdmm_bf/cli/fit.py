@@ -59,7 +59,8 @@ if TYPE_CHECKING:
 def bound(context: click.Context, /, as_json: bool, **_: object) -> None:
     """Prove how small the error of any strategy can be.
 
-    Prints the paper's SVD bound and the tight bound, both for sensitivity 1 and without the privacy parameters.
+    Prints the paper's SVD bound, the tight bound and a larger one for Laplace noise, for sensitivity 1 and without the
+    privacy parameters.
     """
     from hdmm_bf.fit import run
     from hdmm_bf.strategies import limits as _limits
@@ -77,6 +78,7 @@ def bound(context: click.Context, /, as_json: bool, **_: object) -> None:
         "num_edges": policy.num_edges,
         "svd_bound": proven_bound(made.svd, made.lower),
         "lower_bound": made.lower,
+        "laplace_bound": made.laplace,
         "gap": known(float(made.gap)),
         "any_unbiased_rmse": floor,
     }
@@ -88,6 +90,8 @@ def bound(context: click.Context, /, as_json: bool, **_: object) -> None:
     rows = [("lower bound", f"{number(made.lower)}   the best that can be evaluated for this structure")]
     if math.isfinite(made.gap):
         rows = [("tight bound", f"{number(made.lower)}   attained by a Gaussian strategy to {percent(made.gap)}")]
+    if made.laplace is not None and made.laplace > made.lower:
+        rows.append(("Laplace bound", f"{number(made.laplace)}   no strategy with Laplace noise is below"))
     smaller = "the same" if math.isclose(ratio, 1.0, rel_tol=1e-6) else f"{number(ratio)} times smaller"
     svd = proven_bound(made.svd, made.lower)
     rows.append(("SVD bound", _shown(None) if svd is None else f"{number(svd)}   {smaller}"))
@@ -240,7 +244,15 @@ def _beside_matrices(record: JsonObject) -> str:
 def _bounds(record: JsonObject) -> list[tuple[str, str]]:
     if record["noise"] == "norm":
         return [("matrix bound", f"{_shown(record['matrix_bound'])}   a yardstick: it does not bind tree norms")]
-    return [("lower bound", _shown(record["lower_bound"])), ("SVD bound", _shown(record["svd_bound"]))]
+    rows = [("lower bound", _shown(record["lower_bound"])), ("SVD bound", _shown(record["svd_bound"]))]
+    if record["matrix_bound"] == record["lower_bound"]:
+        return rows
+    ratio = f"{record['unit_error'] / record['matrix_bound']:.4f} times; for strategies with any noise"
+    return [
+        ("lower bound", f"{_shown(record['lower_bound'])}   for Laplace noise"),
+        ("matrix bound", f"{_shown(record['matrix_bound'])}   {ratio}"),
+        rows[1],
+    ]
 
 
 def _shown(bound: float | None) -> str:

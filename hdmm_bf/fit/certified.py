@@ -109,7 +109,8 @@ def _(
     if proof is not None and "tables" in proof:
         lam = np.asarray(proof["tables"], dtype=np.float64)
         check_tables(lam, problem)
-        bound = proven_bounds(product_view(weighted_tables(problem, lam / lam.sum()), balls=True), proof).lower
+        found = proven_bounds(product_view(weighted_tables(problem, lam / lam.sum()), balls=True), proof)
+        bound = found.lower if found.paired is None else max(found.paired, found.lower or 0.0)
     if bound is not None and not value >= bound * (1 - BOUND_ROUNDING):
         raise fail("certificate", f"objective {value}", f"is below the bound {bound}", "Report this as a bug.")
     return replace(derived, objective=goal.kind, objective_value=value, objective_bound=bound)

@@ -125,7 +125,9 @@ class Fit:
     @property
     def bounds(self) -> Bounds:
         """The SVD bound and the best proven bound; zero where none is proven."""
-        return Bounds(self.certificate.svd_bound, self.certificate.lower_bound, self.weights, self.gap)
+        lower = self.certificate.lower_bound
+        laplace = lower if self.noise == "laplace" else None
+        return Bounds(self.certificate.svd_bound, lower, self.weights, self.gap, laplace)
 
     @property
     def family(self) -> str:

@@ -9,10 +9,12 @@ import numpy as np
 from hdmm_bf._checks import fits, readable_bytes
 from hdmm_bf.bounds.dense import Bounds
 from hdmm_bf.bounds.products import product_svd_bound
+from hdmm_bf.certificate.duals.pairs import paired_bound
 from hdmm_bf.fit.certified import certified
 from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.memory import most_memory, product_bytes, structured_family
 from hdmm_bf.fit.options import FitOptions
+from hdmm_bf.fit.pairing import paired_proof
 from hdmm_bf.fit.reserve import product_seconds
 from hdmm_bf.problem.product import ProductProblem, incidence
 from hdmm_bf.strategies import Callback, limits
@@ -41,11 +43,10 @@ def fit_structured(product: ProductProblem, options: FitOptions) -> Fit:
     ):
         found = _search(product, options)
     limits.keep()
+    proof = found.proof if options.noise == "gaussian" else paired_proof(product, found.proof)
     strategy = _strategy(product, found, fine=options.noise == "gaussian")
     why = f"{found.why}; about {readable_bytes(needed)} of memory"
-    return certified(
-        product.problem, strategy, found.proof, options, status=found.status, reached=found.reached, why=why
-    )
+    return certified(product.problem, strategy, proof, options, status=found.status, reached=found.reached, why=why)
 
 
 def _strategy(product: ProductProblem, found: Found, *, fine: bool) -> ProductStrategy | NoiseSum:
@@ -88,8 +89,12 @@ def structured_bound(
     """Return the bounds that can be evaluated from the factors, with their tightness where a small search shows it."""
     with limits.limited(limits.now() + (math.inf if max_seconds is None else max_seconds)):
         if choose(product) == bases.FAMILY.name:
-            lower, _ = best_proof(product)
-            svd = product_svd_bound(product)
-            return Bounds(svd or 0.0, max(lower or 0.0, svd or 0.0), np.empty(0), math.inf)
-        found = fit_product(product, gap=gap, callback=callback)
-    return Bounds(found.svd or 0.0, max(found.bound or 0.0, found.svd or 0.0), np.empty(0), found.gap)
+            bound, proof = best_proof(product)
+            svd, tight = product_svd_bound(product), math.inf
+        else:
+            found = fit_product(product, gap=gap, callback=callback)
+            bound, proof, svd, tight = found.bound, found.proof, found.svd, found.gap
+    lower = max(bound or 0.0, svd or 0.0)
+    pairs = paired_proof(product, proof)
+    laplace = None if pairs is None or "along" not in pairs else paired_bound(product, pairs)
+    return Bounds(svd or 0.0, lower, np.empty(0), tight, max(lower, laplace or 0.0))

@@ -14,6 +14,7 @@ import numpy as np
 
 from hdmm_bf._types import ROUNDING, Proof
 from hdmm_bf.certificate.duals import grids, sums
+from hdmm_bf.certificate.duals.pairs import paired_bound
 from hdmm_bf.certificate.duals.weights import Moves, Summand, equal_weights, proof_weights
 from hdmm_bf.policy import BOTTOM
 from hdmm_bf.problem.product import ProductProblem
@@ -27,12 +28,14 @@ _SMALL = 400
 
 
 class ProvenBounds(NamedTuple):
-    """What no strategy can beat, for sensitivity 1; None where it cannot be evaluated."""
+    """What no strategy can beat, for L2 (hence L1) sensitivity 1; None where it cannot be evaluated."""
 
     svd: float | None
     """The paper's SVD bound: equal weights on all edges."""
     lower: float | None
     """The larger of the SVD bound and the bound of the proof."""
+    paired: float | None = None
+    """What no strategy of L1 sensitivity 1 can beat, where the proof has pairs of edges."""
 
 
 def proven_bounds(product: ProductProblem, proof: Proof | None) -> ProvenBounds:
@@ -41,14 +44,15 @@ def proven_bounds(product: ProductProblem, proof: Proof | None) -> ProvenBounds:
     Guarantees:
         No strategy of L2 (hence of L1) sensitivity 1 has a smaller unit error than `lower`, whatever the proof says:
         weights that are negative, not finite or of another number than the edges are refused, all others prove what
-        they prove.
+        they prove. No strategy of L1 sensitivity 1 has a smaller one than `paired`.
     """
     if not _moves_any_query(product):
         return ProvenBounds(0.0, 0.0)
     own = None if proof is None else proof_weights(product, proof)
     svd = _svd(product)
     found = [svd, None if own is None else _bound(product, own)]
-    return ProvenBounds(svd, max((bound for bound in found if bound is not None), default=None))
+    pairs = None if proof is None or "along" not in proof else paired_bound(product, proof)
+    return ProvenBounds(svd, max((bound for bound in found if bound is not None), default=None), pairs)
 
 
 def _moves_any_query(product: ProductProblem) -> bool:

@@ -26,8 +26,8 @@ import numpy as np
 from scipy.linalg import lapack
 
 from hdmm_bf._types import EPS, RealMatrix, RealVector, SquareMatrix
-from hdmm_bf.certificate.edge_bounds import semidefinite_factor
 from hdmm_bf.certificate.duals.parts import Attribute
+from hdmm_bf.certificate.edge_bounds import semidefinite_factor
 
 _SPACING = 0.6
 """h: eps is 3e-7."""

@@ -9,6 +9,7 @@ What is taken to be symmetric and is so up to rounding is lowered by what it lac
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -30,12 +31,17 @@ class Part(NamedTuple):
         grams: the Gram matrix of every different factor.
         forms: the weights of every summand, one matrix for each of the counts.
         still: for each of the counts, a basis of the vectors that no edge moves.
+        basis: these vectors, where they are written out.
+        shares: where they are the ones vector, or all contrasts, what projecting on them leaves of a value, and of any
+            other.
     """
 
     counts: RealVector
     grams: tuple[SquareMatrix, ...]
     forms: tuple[AnyArray, ...]
     still: tuple[RealMatrix, ...]
+    basis: RealMatrix | None = None
+    shares: tuple[float, float] = (math.nan, math.nan)
 
     @property
     def side(self) -> int:
@@ -55,8 +61,11 @@ class Attribute(NamedTuple):
         return all(part.side == 1 for part in self.parts)
 
 
-def in_parts(product: ProductProblem, i: int, forms: list[Form]) -> Attribute:
-    """Split an attribute; `forms` are its weights in every summand."""
+def in_parts(product: ProductProblem, i: int, forms: list[Form], *, by_vectors: bool = False) -> Attribute:
+    """Split an attribute; `forms` are its weights in every summand.
+
+    `by_vectors`: parts of one dimension only where they are the ones vector and all contrasts.
+    """
     factors: dict[object, int] = {}
     numbers: list[int] = []
     different: list[Matrix] = []
@@ -67,8 +76,12 @@ def in_parts(product: ProductProblem, i: int, forms: list[Form]) -> Attribute:
             factors[key] = len(different)
             different.append(factor)
         numbers.append(factors[key])
-    parts = _one_by_one(different, forms) or _written(product, i, different, forms)
-    return Attribute(tuple(parts), tuple(numbers))
+    parts = None if by_vectors and not _evenly_moved(forms) else _one_by_one(different, forms)
+    return Attribute(tuple(parts or _written(product, i, different, forms)), tuple(numbers))
+
+
+def _evenly_moved(forms: list[Form]) -> bool:
+    return all(form.is_complete for form in forms if isinstance(form, Moves))
 
 
 def _one_by_one(factors: list[Matrix], forms: list[Form]) -> list[Part] | None:
@@ -82,10 +95,11 @@ def _one_by_one(factors: list[Matrix], forms: list[Form]) -> list[Part] | None:
     spectrum, times = _spectrum(moves, n)
 
     def part(k: int, moved: RealVector, times: RealVector) -> Part:
+        shares = (1 / n, 1 / n) if k == 1 else (1 - 1 / n, -1 / n)
         own = [moved if isinstance(form, Moves) else np.full(moved.size, form.weights[0]) for form in forms]
         still = [np.ones((1, 1)) if value == 0 else np.ones((1, 0)) for value in moved.tolist()]
         grams = tuple(np.full((1, 1), pair[k]) for pair in known)
-        return Part(times, grams, tuple(w.reshape(-1, 1, 1) for w in own), tuple(still))
+        return Part(times, grams, tuple(w.reshape(-1, 1, 1) for w in own), tuple(still), shares=shares)
 
     ones = part(1, np.zeros(1), np.ones(1))
     return [ones, part(0, spectrum, times)] if n > 1 else [ones]
@@ -130,6 +144,7 @@ def _written(product: ProductProblem, i: int, factors: list[Matrix], forms: list
             tuple(_seen(V, U, folded=folds) for V in grams),
             tuple((U.T @ M @ U)[None] for M in weights),
             (orth(U.T @ still, rcond=NOTHING) if still.size else np.zeros((U.shape[1], 0)),),
+            U,
         )
         for U in bases
     ]

@@ -9,7 +9,7 @@ from functools import reduce
 
 import numpy as np
 
-from hdmm_bf._types import ROUNDING, AnyArray, RealMatrix, RealVector
+from hdmm_bf._types import ROUNDING, AnyArray, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.certificate.duals.parts import Attribute, Part, in_parts
 from hdmm_bf.certificate.duals.roots import root_sum, without
 from hdmm_bf.certificate.duals.weights import Moves, Summand, Values
@@ -34,11 +34,11 @@ def by_parts(
 
     A choice that no query sees is not looked at. Sides are limited where several attributes are written out together.
     """
-    if sum(not a.is_scalar for a in split) > 1 and _side(split) > largest:
+    if sum(not a.is_scalar for a in split) > 1 and side(split) > largest:
         return None
     squares = np.array([term.weight**2 for term in product.terms])
     total, looked_at = 0.0, 0
-    for chosen in _seen(split, squares != 0):
+    for chosen in seen(split, squares != 0):
         counts = [part.counts.size for part in chosen]
         looked_at += 1 if all(part.side == 1 for part in chosen) else math.prod(counts)
         if looked_at > _MOST_PARTS or math.prod(counts) > _MOST_NUMBERS:
@@ -47,11 +47,12 @@ def by_parts(
     return total
 
 
-def _side(split: Sequence[Attribute]) -> int:
+def side(split: Sequence[Attribute]) -> int:
+    """Return the number of dimensions of the largest choice."""
     return math.prod(max(part.side for part in a.parts) for a in split)
 
 
-def _seen(split: Sequence[Attribute], alive: AnyArray) -> Iterator[tuple[Part, ...]]:
+def seen(split: Sequence[Attribute], alive: AnyArray) -> Iterator[tuple[Part, ...]]:
     """Choices of a part for every attribute that some term sees."""
     if not split:
         yield ()
@@ -60,7 +61,7 @@ def _seen(split: Sequence[Attribute], alive: AnyArray) -> Iterator[tuple[Part, .
     for part in first.parts:
         sees = np.array([bool(np.any(part.grams[k])) for k in first.numbers]) & alive
         if sees.any():
-            yield from ((part, *rest) for rest in _seen(others, sees))
+            yield from ((part, *rest) for rest in seen(others, sees))
 
 
 def _root_trace(
@@ -68,22 +69,32 @@ def _root_trace(
 ) -> float:
     if all(part.side == 1 for part in chosen):
         return _of_numbers(chosen, split, squares, weights)
-    to_bottom = any(s.is_bottom for s in weights)
-    plain = [p for s in weights for p in s.products]
     total = 0.0
     for place in itertools.product(*(range(part.counts.size) for part in chosen)):
-        pairs = list(zip(chosen, place, strict=True))
-        still = _product([part.still[j] for part, j in pairs])
-        if to_bottom:
-            still = still[:, :0]
-        L = sum(p.scale * _product([part.forms[s][j] for part, j in pairs]) for s, p in enumerate(plain))
-        V = sum(
-            square * without(_product([p.grams[a.numbers[t]] for p, a in zip(chosen, split, strict=True)]), still)
-            for t, square in enumerate(squares.tolist())
-        )
-        count = math.prod(float(part.counts[j]) for part, j in pairs)
-        total += count * root_sum(np.asarray(V), np.asarray(L))
+        count = math.prod(float(part.counts[j]) for part, j in zip(chosen, place, strict=True))
+        total += count * root_sum(*written_out(chosen, place, split, squares, weights))
     return total
+
+
+def written_out(
+    chosen: tuple[Part, ...],
+    place: tuple[int, ...],
+    split: Sequence[Attribute],
+    squares: RealVector,
+    weights: Sequence[Summand],
+) -> tuple[SquareMatrix, SquareMatrix]:
+    """Return V and L between the vectors of one part an attribute, V without those that no edge moves."""
+    pairs = list(zip(chosen, place, strict=True))
+    still = _product([part.still[j] for part, j in pairs])
+    if any(s.is_bottom for s in weights):
+        still = still[:, :0]
+    plain = [p for s in weights for p in s.products]
+    L = sum(p.scale * _product([part.forms[s][j] for part, j in pairs]) for s, p in enumerate(plain))
+    V = sum(
+        square * without(_product([p.grams[a.numbers[t]] for p, a in zip(chosen, split, strict=True)]), still)
+        for t, square in enumerate(squares.tolist())
+    )
+    return np.asarray(V), np.asarray(L)
 
 
 def _of_numbers(
