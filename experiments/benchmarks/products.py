@@ -36,7 +36,7 @@ gap = 1e-4 if family == "kronecker" else 1e-3
 fit = bf.fit(workload, policy, noise=noise, family=family, max_seconds=seconds, gap=gap)
 wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
 peak = peak_memory() / 2**30
-found = {"error": fit.unit_error, "svd": fit.bounds.svd, "lower": fit.bounds.lower, "family": fit.family,
+found = {"error": fit.unit_error, "svd": fit.bounds.svd, "lower": fit.matrix_bound, "family": fit.family,
          "wall": wall, "cpu": cpu, "peak": peak}
 if optimum:
     found["optimum"] = bf.bound(workload, policy, gap=1e-4).lower

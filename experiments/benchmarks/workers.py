@@ -73,7 +73,7 @@ def main(workload: str, policy: str, *more: Any) -> None:
         print(json.dumps(restarts(workload, policy, more[0], int(more[1]))))
         return
     fit = bf.fit(workload, policy, noise="laplace", max_seconds=float(more[0]), workers=int(more[1]), seed=int(more[2]))
-    print(json.dumps({"ratio": fit.unit_error / fit.bounds.lower}))
+    print(json.dumps({"ratio": fit.unit_error / fit.matrix_bound}))
 
 
 if __name__ == "__main__":

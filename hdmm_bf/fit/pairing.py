@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from hdmm_bf._types import IndexArray, Proof
-from hdmm_bf.certificate.duals.pairs import Metric, Pairing, metric
-from hdmm_bf.certificate.duals.weights import Form, Moves
+from hdmm_bf.certificate.duals.metric import Metric, Pairing, metric
+from hdmm_bf.certificate.duals.weights import Form, Moves, proof_weights
 from hdmm_bf.problem.product import ProductProblem
 
 
 def paired_proof(product: ProductProblem, proof: Proof | None) -> Proof | None:
     """Return a proof with pairs of edges; the same where none can be evaluated, or none gains."""
-    found = None if proof is None else metric(product, proof)
+    found = None if proof is None else metric(product, proof_weights(product, proof))
     if proof is None or found is None:
         return proof
     chosen = [_best(found, summand) for summand in range(len(found.weights))]

@@ -8,8 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from hdmm_bf._linalg import threads_for
-from hdmm_bf._types import Noise
+from hdmm_bf._types import Noise, Proof
 from hdmm_bf.bounds import pairs
+from hdmm_bf.certificate.duals.metric import largest_matrices
+from hdmm_bf.certificate.duals.weights import proof_weights
 from hdmm_bf.certificate.norms import MOST_CELLS
 from hdmm_bf.certificate.ordered_law import ordered
 from hdmm_bf.fit.memory import num_losses
@@ -74,6 +76,12 @@ def product_seconds(product: ProductProblem, family: str, noise: Noise) -> float
     """Predict the time for factors and the losses of all edges, but for bounds that a family evaluates again."""
     losses = min(num_losses(product, family, noise), _MOST_LOSSES)
     return _LEAST + _ROOM * (_CELLS * sum(n**3 for n in product.sizes) + _LOSSES * losses) * pace()
+
+
+def pairing_seconds(product: ProductProblem, proof: Proof | None) -> float:
+    """Predict the time for choosing pairs of edges by factors and for the bound that they prove."""
+    units = 0.0 if proof is None else _PAIRED * largest_matrices(product, proof_weights(product, proof))
+    return _ROOM * units * pace() if units else 0.0
 
 
 def pace() -> float:

@@ -15,7 +15,7 @@ from hdmm_bf.fit.fit import Fit
 from hdmm_bf.fit.memory import most_memory, product_bytes, structured_family
 from hdmm_bf.fit.options import FitOptions
 from hdmm_bf.fit.pairing import paired_proof
-from hdmm_bf.fit.reserve import product_seconds
+from hdmm_bf.fit.reserve import pairing_seconds, product_seconds
 from hdmm_bf.problem.product import ProductProblem, incidence
 from hdmm_bf.strategies import Callback, limits
 from hdmm_bf.strategies.blocks import from_factors, noise_block
@@ -23,7 +23,7 @@ from hdmm_bf.strategies.gaussian import Found, JoinedSketch, Sketch, bases, fit_
 from hdmm_bf.strategies.gaussian.choose import choose
 from hdmm_bf.strategies.gaussian.proofs import best_proof
 from hdmm_bf.strategies.joined_blocks import joined_block
-from hdmm_bf.strategies.laplace.structured import fit_laplace
+from hdmm_bf.strategies.laplace.structured import fit_laplace, laplace_proof
 from hdmm_bf.strategies.records import NoiseSum, ProductStrategy
 
 _LAPLACE_SECONDS = 120.0
@@ -38,10 +38,9 @@ def fit_structured(product: ProductProblem, options: FitOptions) -> Fit:
     name = options.family or structured_family(product, options.noise)
     needed = product_bytes(product, name, options.noise)
     fits("fit", f"{math.prod(product.sizes)} cells", needed, advice="Use a smaller domain.", limit=most_memory())
-    with limits.limited(
-        options.until(0.0 if options.max_seconds is None else product_seconds(product, name, options.noise))
-    ):
-        found = _search(product, options)
+    reserve = 0.0 if options.max_seconds is None else product_seconds(product, name, options.noise)
+    with limits.limited(options.until(reserve)):
+        found = _gaussian(product, options) if options.noise == "gaussian" else _laplace(product, options, reserve)
     limits.keep()
     proof = found.proof if options.noise == "gaussian" else paired_proof(product, found.proof)
     strategy = _strategy(product, found, fine=options.noise == "gaussian")
@@ -62,25 +61,32 @@ def _strategy(product: ProductProblem, found: Found, *, fine: bool) -> ProductSt
     return NoiseSum(blocks, hides, found.family, tuple(joined_block(product, sketch) for sketch in joined))
 
 
-def _search(product: ProductProblem, options: FitOptions) -> Found:
-    if options.noise == "gaussian":
-        return fit_beside_floors(
-            product,
-            gap=_SEARCH_SHARE * options.gap,
-            callback=options.callback,
-            family=options.family,
-            mesh=options.mesh,
-            max_steps=options.max_steps,
-        )
-    return fit_laplace(
+def _gaussian(product: ProductProblem, options: FitOptions) -> Found:
+    return fit_beside_floors(
         product,
-        seed=options.seed,
-        max_seconds=math.inf if options.limited else _LAPLACE_SECONDS,
+        gap=_SEARCH_SHARE * options.gap,
         callback=options.callback,
-        max_steps=options.max_steps,
         family=options.family,
-        gap=options.gap,
+        mesh=options.mesh,
+        max_steps=options.max_steps,
     )
+
+
+def _laplace(product: ProductProblem, options: FitOptions, reserve: float) -> Found:
+    """Search with edge weights that prove a bound, as soon as it is known how long pairs of edges will take."""
+    proof = laplace_proof(product)
+    reserve += 0.0 if options.max_seconds is None else pairing_seconds(product, proof)
+    with limits.limited(options.until(reserve)):
+        return fit_laplace(
+            product,
+            seed=options.seed,
+            max_seconds=math.inf if options.limited else _LAPLACE_SECONDS,
+            callback=options.callback,
+            max_steps=options.max_steps,
+            family=options.family,
+            gap=options.gap,
+            proof=proof,
+        )
 
 
 def structured_bound(

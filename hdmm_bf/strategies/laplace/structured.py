@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hdmm_bf._checks import fail
+from hdmm_bf._types import Proof
 from hdmm_bf.bounds.products import is_public, product_bound
 from hdmm_bf.objectives import limits
 from hdmm_bf.problem.product import ProductProblem
@@ -38,6 +39,12 @@ _BOUND_SHARE = 0.25
 """Of the time that is left, for the bound."""
 
 
+def laplace_proof(product: ProductProblem) -> Proof | None:
+    """Return what proves a bound, found in a share of the time that is left."""
+    with limits.limited(limits.now() + _BOUND_SHARE * limits.time_left()):
+        return short_proof(product)
+
+
 def choose_laplace(product: ProductProblem) -> str:
     """Return the first family that fits."""
     order = (kronecker.FAMILY, unions.FAMILY) if product.threshold is None else (directions.FAMILY,)
@@ -53,6 +60,7 @@ def fit_laplace(
     max_steps: int | None = None,
     family: str | None = None,
     gap: float = 0.0,
+    proof: Proof | None = None,
 ) -> Found:
     """Find an implicit Laplace strategy for a product problem without writing the domain out.
 
@@ -64,13 +72,13 @@ def fit_laplace(
         max_steps: limit on the steps of the search; tables of counts need none.
         family: kronecker, for one product of queries, union, layers or directions; None for all that fit.
         gap: stop when the error is proven to be within this share of the best possible.
+        proof: what proves a bound; by default that of `laplace_proof`.
 
     Guarantees:
         Never worse than any of the paper's and the classical mechanisms in `reached`, whatever the family.
     """
     chosen = [_asked(product, family)] if family is not None else [f for f in _FAMILIES if _fits(f, product)]
-    with limits.limited(limits.now() + _BOUND_SHARE * limits.time_left()):
-        proof = short_proof(product)
+    proof = proof or laplace_proof(product)
     bounds = product_bound(product, proof)
     reached: dict[str, float] = {}
     steps = _steps(product, [family.name for family in chosen], seed, bounds.lower or 0.0, reached)
