@@ -70,14 +70,14 @@ def taken(ends: AnyArray, shares: RealVector, edges: int) -> RealVector:
     return np.asarray(np.bincount(ends[:, 0], shares, edges) + np.bincount(ends[:, 1], shares, edges))
 
 
-def block_values(d: RealVector, c: RealVector, f: RealVector) -> RealVector:
+def block_values(d: AnyArray, c: AnyArray, f: AnyArray) -> AnyArray:
     """Return the values of the squares of [[d, c], [c, f]], or d^2 + f^2, of the edges by themselves, if more."""
     first, off, second = d * d + c * c, np.abs(c * (d + f)), c * c + f * f
     least, most = np.minimum(first, second), np.maximum(first, second)
     return np.asarray(np.maximum(value(least, off, most), d * d + f * f))
 
 
-def value(least: RealVector, off: RealVector, most: RealVector) -> RealVector:
+def value(least: AnyArray, off: AnyArray, most: AnyArray) -> AnyArray:
     """Return the value of [[least, off], [off, most]], none negative and least <= most.
 
     diag(0, most - least) has its trace; [[1, 0.962], [0.962, 1]] has 2, [[1, 1], [1, 1]] has 1, and, for s >= 1,

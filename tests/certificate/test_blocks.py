@@ -92,7 +92,7 @@ def test_answers_are_unbiased_and_the_unit_error_is_their_variance(fit):
 def test_the_bound_is_below_the_dense_tight_bound(fit):
     """Quotes product_bound: no strategy of L2 sensitivity 1 has a smaller unit error than `lower`."""
     tight = bf.bound(fit.problem.workload, fit.problem.policy, gap=1e-4)
-    assert fit.bounds.lower <= tight.lower * (1 + 2e-4)
+    assert fit.matrix_bound <= tight.lower * (1 + 2e-4)
     assert fit.bounds.svd == pytest.approx(tight.svd, rel=1e-4)
     assert fit.unit_error >= tight.lower * (1 - 1e-9)
 

@@ -189,7 +189,7 @@ def test_bundles_come_back_bit_by_bit(fit, tmp_path):
 
 def test_bounds_are_below_the_dense_tight_bound(fit):
     tight = bf.bound(fit.problem.workload, fit.problem.policy, gap=1e-4)
-    assert 0 < fit.bounds.lower <= tight.lower * (1 + 2e-4)
+    assert 0 < fit.matrix_bound <= tight.lower * (1 + 2e-4)
 
 
 # ---------------------------------------------------------------- what is refused

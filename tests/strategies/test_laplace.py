@@ -171,7 +171,7 @@ def test_an_interrupted_laplace_search_keeps_the_best_so_far():
 )
 def test_known_ratios_are_reached(W, G, steps, at_most):
     made = bf.fit(W, G, noise="laplace", max_steps=steps)
-    assert made.unit_error / made.bounds.lower <= at_most + 2e-4
+    assert made.unit_error / made.matrix_bound <= at_most + 2e-4
 
 
 @pytest.mark.slow
@@ -187,4 +187,4 @@ def test_known_ratios_are_reached(W, G, steps, at_most):
 )
 def test_known_ratios_are_reached_with_default_options(W, G, at_most):
     made = bf.fit(W, G, noise="laplace")
-    assert made.unit_error / made.bounds.lower <= at_most
+    assert made.unit_error / made.matrix_bound <= at_most

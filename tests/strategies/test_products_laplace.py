@@ -119,7 +119,7 @@ def test_wavelets_and_identity_give_way_to_hats_on_grids_of_24():
 @pytest.mark.slow
 def test_the_grid_of_32_is_fitted_released_and_below_identity_on_edges():
     made = bf.fit("all-range:32x32", "threshold:32x32:1", noise="laplace")
-    assert made.unit_error / made.bounds.lower <= 3.684
+    assert made.unit_error / made.matrix_bound <= 3.684
     assert made.unit_error < 0.9 * made.reached["identity on edges"]
     answers = bf.release(made, RNG.poisson(5.0, 1024), epsilon=1.0).answers
     assert np.all(np.isfinite(answers))

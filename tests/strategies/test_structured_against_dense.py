@@ -115,9 +115,9 @@ def check(queries, graph, above, below, *, steps=None):
     tight = dense.bounds.lower
     for noise in ("gaussian", "laplace"):
         fit = fit_structured(product, FitOptions(noise=noise, max_steps=steps if noise == "gaussian" else 3))
-        assert fit.bounds.lower <= tight * (1 + dense.gap) * (1 + 1e-9)
-        assert fit.bounds.lower <= dense.unit_error * (1 + 1e-9)
-        assert fit.bounds.lower >= tight * (1 - below)
+        assert fit.matrix_bound <= tight * (1 + dense.gap) * (1 + 1e-9)
+        assert fit.matrix_bound <= dense.unit_error * (1 + 1e-9)
+        assert fit.bounds.lower >= fit.matrix_bound >= tight * (1 - below)
         assert fit.unit_error >= tight * (1 - 1e-9)
         if not isinstance(fit.strategy, NoiseSum):  # sums of noise: tests/certificate/test_noise_sums.py
             size, error = written_out(fit)
