@@ -80,7 +80,8 @@ def cost(K, S):
 
 
 def test_the_value_of_a_pair_is_not_above_what_two_vectors_reach():
-    for K in random_blocks(60):
+    close = [tied(b) + np.diag([0.0, more]) for b in np.linspace(0.955, 1, 46) for more in (0.0, 0.3)]
+    for K in [*random_blocks(60), *close]:
         assert of_pair(K) <= oracle.least(K) * (1 + 1e-9)
 
 

@@ -15,6 +15,7 @@ from hdmm_bf.fit.certified import certificate
 from hdmm_bf.fit.pairing import paired_proof
 from hdmm_bf.problem.product import product_view
 from hdmm_bf.strategies.gaussian.choose import short_proof
+from tests.support.edge_pairs import between_edges, paired
 
 CASES = [
     ("marginals:4x3x2:2", "product:line:4,bounded:3,empty:2"),  # parts, two attributes by their contrasts
@@ -50,52 +51,21 @@ def written(weights):
     return np.array(vectors).T, np.array(mu), {name: at for at, name in enumerate(names)}
 
 
-def value(K):
-    """What tr(K Y^-1) is not below, found from the two cases of the page that need no taking apart, else less."""
-    a, b, c = K[0, 0], abs(K[0, 1]), K[1, 1]
-    if b <= 0.962 * min(a, c):
-        return a + c
-    if b >= min(a, c):
-        return max(a, c)
-    low = min(a, c)
-    t = (low - b) / 0.038
-    return t * 2 + (low - t) + (max(a, c) - low)
-
-
-def brute(problem, P, mu, names, weights, pairings, X=None):
-    """The bound, edge by edge and pair by pair, with X of the optimum by eigenvalues of V^(1/2) L V^(1/2)."""
-    W = problem.workload.objective.dense()
-    V = W.T @ W
-    if X is None:
-        keep = np.linalg.svd(P)[0][:, : np.linalg.matrix_rank(P)]  # between vectors that edges move
-        V = keep @ (keep.T @ V @ keep) @ keep.T
-        X = polar(V, (P * mu) @ P.T)
-    C = P.T @ X @ P
-    left, total = mu.copy(), 0.0
+def brute(problem, P, mu, names, weights, pairings, C=None):
+    """The bound, every pair of every summand written out for all values of the other attributes."""
+    pairs, shares = [], []
     for s, pairing in enumerate(pairings):
         if pairing is None:
             continue
         k, forms = pairing.along, weights[s].forms
         others = [range(1) if i == k else range(f.weights.size) for i, f in enumerate(forms)]
-        for (e, f), share in zip(pairing.partners.astype(int).tolist(), pairing.shares.tolist(), strict=True):
+        for ends, share in zip(pairing.partners.astype(int).tolist(), pairing.shares.tolist(), strict=True):
             for rest in itertools.product(*others):
-                one, two = (names[s, (*rest[:k], end, *rest[k + 1 :])] for end in (e, f))
-                t = share * weights[s].scale
-                for i, j in enumerate(rest):
-                    t *= 1.0 if i == k else forms[i].weights[j]
-                block = C[np.ix_([one, two], [one, two])]
-                total += t * max(value(block @ block), block[0, 0] ** 2 + block[1, 1] ** 2)
-                left[[one, two]] -= t
-    assert left.min() > -1e-12 * mu.max()
-    return total + float(left @ np.diag(C) ** 2)
-
-
-def polar(V, L):
-    values, Q = np.linalg.eigh(V)
-    half = (Q * np.sqrt(np.maximum(values, 0))) @ Q.T
-    values, Q = np.linalg.eigh(half @ L @ half)
-    kept = values > 1e-11 * values[-1]
-    return half @ (Q[:, kept] / np.sqrt(values[kept])) @ Q[:, kept].T @ half
+                pairs.append([names[s, (*rest[:k], end, *rest[k + 1 :])] for end in ends])
+                times = [1.0 if i == k else forms[i].weights[j] for i, j in enumerate(rest)]
+                shares.append(share * weights[s].scale * np.prod(times))
+    C = between_edges(problem.workload.objective.dense(), P, mu) if C is None else C
+    return paired(C, mu, pairs, shares)
 
 
 @pytest.fixture(params=CASES, ids=lambda case: f"{case[0]} {case[1]}")
@@ -178,7 +148,9 @@ def test_diagonals_in_a_product_of_bases_prove_no_more(monkeypatch, spec):
     W = problem.workload.objective.dense()
     assert np.linalg.eigvalsh(W.T @ W - X @ ((P * mu) @ P.T) @ X).min() >= -1e-9 * np.trace(W.T @ W)
     pairings = pairings_of(proof, weights)
-    assert large.bound(pairings) == pytest.approx(brute(problem, P, mu, names, weights, pairings, X), rel=1e-8)
+    assert large.bound(pairings) == pytest.approx(
+        brute(problem, P, mu, names, weights, pairings, P.T @ X @ P), rel=1e-8
+    )
     alone = [None] * len(weights)
     assert 0.6 * exact.bound(alone) < large.bound(alone) <= exact.bound(alone) * (1 + 1e-4)
 

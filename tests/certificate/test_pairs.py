@@ -13,6 +13,7 @@ from hdmm_bf.bundle import BundleError
 from hdmm_bf.certificate import certify
 from hdmm_bf.certificate.pairs import block_values, pairs_bound, value
 from hdmm_bf.fit import loading
+from hdmm_bf.problem.inputs import problem
 from hdmm_bf.problem.transform import Problem
 from hdmm_bf.strategies.records import CellStrategy
 from tests.support import oracles
@@ -29,8 +30,8 @@ def proof(ends=ENDS, shares=SHARES, weights=None):
     return {"kind": "edges", "weights": np.ones(5) if weights is None else weights, "partners": ends, "shares": shares}
 
 
-def bound(problem, weights, ends, shares):
-    return pairs_bound(problem, problem.gram, weights, {"partners": ends, "shares": shares})
+def bound(made, weights, ends, shares):
+    return pairs_bound(made, made.gram, weights, {"partners": ends, "shares": shares})
 
 
 def of_pair(K):
@@ -42,9 +43,9 @@ def of_pair(K):
 
 
 def test_the_value_of_a_pair_is_that_of_parts_and_no_vectors_reach_less():
-    for _ in range(60):
-        half = RNG.normal(size=(2, 2)) * [[1.0], [RNG.choice([1.0, 0.1])]]
-        K = half.T @ half
+    halves = [RNG.normal(size=(2, 2)) * [[1.0], [RNG.choice([1.0, 0.1])]] for _ in range(60)]
+    close = [np.array([[1.0, b], [b, 1.0]]) for b in np.linspace(0.955, 1, 46)]
+    for K in [half.T @ half for half in halves] + close:
         assert of_pair(K) == pytest.approx(oracle.value(K), rel=1e-9)
         assert of_pair(K) <= oracle.least(K) * (1 + 1e-9)
 
@@ -187,23 +188,31 @@ TWO_EDGES = [[1.0, 0, 1, 0, 0], [1, 1, 1, 0, 1]], ([0, 0], [2, 4])
 
 
 @pytest.mark.parametrize(
-    ("rows", "ends", "weights"),
+    ("rows", "ends", "weights", "known"),
     [
-        (*UNSEEN, [1.0, 1e-12, 1e-9, 1e-6]),
-        (*UNSEEN, [1.0, 1e-20, 1e-17, 1e-14]),
-        pytest.param(*UNSEEN, [1.0, 2e-307, 2e-304, 2e-301], marks=LOST),
-        pytest.param(*ONE_QUERY, [1e-300, 1e-300, 1e-300, 1.0, 1e-300, 1e-300], marks=LOST),
-        pytest.param(*TWO_EDGES, [0.9999999740366547, 2.59633452e-08], marks=LOST),
+        (*UNSEEN, [1.0, 1e-12, 1e-9, 1e-6], 8.0),
+        (*UNSEEN, [1.0, 1e-20, 1e-17, 1e-14], 8.0),
+        pytest.param(*UNSEEN, [1.0, 2e-307, 2e-304, 2e-301], 8.0, marks=LOST),
+        pytest.param(*ONE_QUERY, [1e-300, 1e-300, 1e-300, 1.0, 1e-300, 1e-300], 1.0, marks=LOST),
+        pytest.param(*TWO_EDGES, [1.0, 7e-14], 1.0, marks=LOST),
     ],
 )
-def test_weights_on_an_edge_that_no_query_sees_prove_nothing_that_is_not_so(rows, ends, weights):
-    """Quotes pairs_bound: no strategy has less error, whatever the proof says. Strategies of error 8, 2 and 1 are known."""
+def test_weights_on_an_edge_that_no_query_sees_prove_nothing_that_is_not_so(rows, ends, weights, known):
+    """Quotes pairs_bound: no strategy has less error, whatever the proof says; one of the known error is known."""
     W = np.array(rows)
     made = Problem(workload.from_matrix(W), policy.from_edges(*ends, W.shape[1]))
-    WG = oracle.changes(W, made.policy.edges)
-    assert not np.any(WG[:, np.argmax(weights)])
-    reached = oracle.smallest_error(WG, RNG, starts=8)
-    assert bound(made, np.array(weights), np.array([[0, 1]]), np.zeros(1)) <= reached * (1 + 1e-9)
+    assert not np.any(oracle.changes(W, made.policy.edges)[:, np.argmax(weights)])
+    assert bound(made, np.array(weights), np.array([[0, 1]]), np.zeros(1)) <= known * (1 + 1e-9)
+
+
+def test_the_known_errors_are_reached():
+    """8: noise for every edge by itself, M = W_G. 1: noise on the one query that is seen, which edges change by one."""
+    for (rows, ends), known in ((UNSEEN, 8), (ONE_QUERY, 1), (TWO_EDGES, 1)):
+        WG = oracle.changes(np.array(rows), np.array(ends).T)
+        seen = WG[np.any(WG != 0, axis=1)]
+        assert known == pytest.approx(
+            np.linalg.norm(WG) ** 2 if known == 8 else len(seen) * np.abs(seen).sum(axis=0).max() ** 2
+        )
 
 
 @pytest.mark.xfail(reason="pairs may take a billionth of the largest weight from edges that have none")
@@ -230,7 +239,7 @@ def test_no_pairs_at_all_are_pairs():
 
 @pytest.fixture(scope="module")
 def fit():
-    return bf.fit("all-range:5", "cycle:5", noise="laplace", max_steps=1)
+    return bf.certify("all-range:5", "cycle:5", np.eye(5), noise="laplace")
 
 
 def stored(**changes):
@@ -313,13 +322,15 @@ def test_a_gaussian_bundle_with_pairs_is_refused(tmp_path):
         bf.load(path)
 
 
-def test_pairs_bound_a_goal_of_the_users_as_well(tmp_path):
-    """The largest variance is at least the sum weighted as the proof says, whose rows times roots of weights are W."""
-    made = bf.fit("all-range:4", "cycle:4", noise="laplace", objective="largest", max_steps=1)
-    lam, weights = (made.proof[key] / made.proof[key].sum() for key in ("queries", "weights"))
-    WG = oracle.changes(np.sqrt(lam)[:, None] * oracles.all_range_rows((4,)), made.problem.policy.edges)
-    paired = oracle.paired(WG, weights, made.proof["partners"], made.proof["shares"])
-    nuclear = np.linalg.norm(WG * np.sqrt(weights), "nuc") ** 2
-    assert made.objective_bound == pytest.approx(max(paired, nuclear), rel=1e-6)
-    assert nuclear < made.objective_bound <= made.objective_value
-    assert bf.load(made.save(tmp_path / "x.bf")).objective_bound == made.objective_bound
+def test_pairs_bound_the_largest_variance_as_well():
+    """It is at least the sum of variances weighted as the proof says: of the same rows times roots of weights."""
+    made = problem("all-range:5", "cycle:5", objective="largest")
+    lam = RNG.random(15) + 0.1
+    WG = oracle.changes(np.sqrt(lam / lam.sum())[:, None] * oracles.all_range_rows((5,)), made.policy.edges)
+    full = proof(ENDS, np.array([0.2, 0.2])) | {"queries": lam}
+    own = certify(IDENTITY, made, noise="laplace", proof=full)
+    paired = oracle.paired(WG, np.full(5, 0.2), ENDS, full["shares"])
+    assert np.linalg.norm(WG * np.sqrt(0.2), "nuc") ** 2 < paired
+    assert own.objective_bound == pytest.approx(paired, rel=1e-7)
+    with pytest.raises(InputError, match="more than the weight of an edge"):
+        certify(IDENTITY, made, noise="laplace", proof=full | {"shares": np.array([0.3, 0.1])})

@@ -13,10 +13,11 @@ from hdmm_bf.fit import cells, memory, reserve
 from hdmm_bf.fit.options import FitOptions
 from hdmm_bf.objectives.descent import descend, minimise
 from hdmm_bf.problem import inputs
-from hdmm_bf.problem.product import as_product
+from hdmm_bf.problem.product import as_product, product_view
 from hdmm_bf.strategies import Progress, limits, search
 from hdmm_bf.strategies.drafts import draft
 from hdmm_bf.strategies.gaussian import bases
+from hdmm_bf.strategies.gaussian.choose import short_proof
 from hdmm_bf.strategies.laplace import p_identity, portfolio
 from hdmm_bf.strategies.records import BY_FACTORS
 
@@ -163,9 +164,25 @@ def test_the_predicted_time_of_a_certificate_grows_with_the_cube_of_its_matrix(m
     small, large = (inputs.problem(f"prefix:{n}", f"line:{n}") for n in (400, 800))
     ratio = (reserve.dense_seconds(large, "gaussian") - 0.15) / (reserve.dense_seconds(small, "gaussian") - 0.15)
     assert ratio == pytest.approx(8, rel=0.02)
-    assert reserve.dense_seconds(small, "laplace") == reserve.dense_seconds(small, "gaussian"), "sums along the tree"
+    alone = [reserve.dense_seconds(small, noise) for noise in ("gaussian", "laplace")]
+    pairs = 1.2e-9 * (8 * small.grounding.kept.size**3 + 200 * small.policy.num_edges**2)
+    assert alone[1] - alone[0] == pytest.approx(pairs), "sums along the tree, but for pairs of edges"
     grid = inputs.problem("prefix:400", "threshold:400:2")
-    assert reserve.dense_seconds(grid, "laplace") > reserve.dense_seconds(grid, "gaussian")
+    assert reserve.dense_seconds(grid, "laplace") > reserve.dense_seconds(grid, "gaussian") + pairs
+
+
+def test_the_time_of_pairs_by_factors_grows_with_the_cubes_of_what_is_written_out(monkeypatch):
+    monkeypatch.setattr(reserve, "pace", lambda: 1e-9)
+    expected = {"all-range:20x10": 2 * 2 * (10 * 5) ** 3, "all-range:40x10": 2 * 2 * (20 * 5) ** 3}
+    for spec, cubes in expected.items():
+        sizes = spec.split(":")[1].split("x")
+        product = product_view(inputs.problem(spec, f"product:line:{sizes[0]},line:{sizes[1]}"))
+        own = sum(int(n) ** 3 for n in sizes)
+        found = reserve.pairing_seconds(product, short_proof(product))
+        assert found == pytest.approx(1.2e-9 * 8 * (cubes + own))
+    assert reserve.pairing_seconds(product, None) == 0.0
+    balls = product_view(inputs.problem("all-range:6x6", "threshold:6x6:2"), balls=True)
+    assert reserve.pairing_seconds(balls, short_proof(balls)) == 0.0
 
 
 def test_cells_are_not_written_out_when_their_certificate_takes_longer_than_the_limit(monkeypatch):

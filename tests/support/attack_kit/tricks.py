@@ -207,6 +207,20 @@ def odd_weights(draft, rng, others):
     return value
 
 
+def odd_pairs(draft, rng, others):
+    """Pairs of edges that prove a bound: shares that are more than there is, other edges, a pair less or more."""
+    if "partners" not in draft.strategy:
+        draft.strategy |= {"partners": np.array([[0, 1]]), "shares": np.array([0.1])}
+        return "made up"
+    name = pick(rng, ["partners", "shares"])
+    value = pick(rng, [-1, 0, 1, 10**6] if name == "partners" else [np.nan, np.inf, -1e-3, 0.0, 1.0, 1e300])
+    if rng.random() < 0.2:
+        draft.strategy[name] = draft.strategy[name][1:]
+    else:
+        draft.strategy[name][0] = value
+    return name, value
+
+
 # Files
 
 
@@ -234,7 +248,7 @@ SUBTLE = [
     *MEASURED,
     *[measured.padded_domain] * 4,  # the attack that worked
     *[disguised_name] * 3,
-    *(fewer_edges, shuffled_edges, two_bottoms, odd_weights, repeated_member),
+    *(fewer_edges, shuffled_edges, two_bottoms, odd_weights, odd_pairs, repeated_member),
 ]
 ALL = [
     *SUBTLE,
