@@ -13,6 +13,7 @@ the sum is the dual bound. Proofs: `docs/explanation/laplace_bound.md`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -21,9 +22,8 @@ from jaxtyping import Float64, Int64
 from scipy.optimize import linprog
 
 from hdmm_bf import _linalg as la
-from hdmm_bf._types import AnyArray, RealVector, SquareMatrix
+from hdmm_bf._types import AnyArray, IndexArray, RealMatrix, RealVector, SquareMatrix
 from hdmm_bf.bounds.dense import GramRoot, is_public
-from hdmm_bf.problem.forms import edge_forms
 from hdmm_bf.problem.transform import Problem
 
 
@@ -37,6 +37,8 @@ class Pairs(NamedTuple):
 MOST_CELLS = 2048
 """Cells up to which edges are paired: beyond, an eigenvalue problem with vectors takes minutes."""
 
+MOST_WORK, _ENTRIES = 10**11, 2**23
+"""Squares of the cells times edges, which are multiplied three times; entries that are held at once."""
 _TIED = 0.962
 """|b| <= 0.962 min(a, c): the best Laplace strategy for [[a, b], [b, c]] is the identity; true up to 5 sqrt(3) / 9."""
 _LIGHT = 1e-6
@@ -57,7 +59,9 @@ def pair_value(a: AnyArray, b: AnyArray, c: AnyArray) -> AnyArray:
     low, high, b = np.minimum(a, c), np.maximum(a, c), np.abs(b)
     both = np.minimum((low - b) / (1 - _TIED), low)
     joint = np.maximum(b - _TIED * low, 0.0) / (1 - _TIED)
-    return np.asarray(np.where(b > low, high, 2 * both + np.minimum(joint, low) + (high - low)))
+    apart = np.where(b > low, 0.0, 2 * both + np.minimum(joint, low) + (high - low))
+    single = low + high - b**2 / np.maximum(high, 1e-300)  # one query and a diagonal
+    return np.asarray(np.maximum(apart, np.where(b > high, 0.0, single)))
 
 
 def choose_pairs(problem: Problem, weights: Float64[np.ndarray, " e"], V: SquareMatrix | None = None) -> Pairs:
@@ -68,20 +72,20 @@ def choose_pairs(problem: Problem, weights: Float64[np.ndarray, " e"], V: Square
         weights: edge weights, at best those of the dual bound; shares are of them as they are scaled to sum 1.
         V: the grounded Gram matrix of the queries, where they have other weights than in the problem.
     """
-    if is_public(problem) or problem.grounding.kept.size > MOST_CELLS:
+    k, e = problem.grounding.kept.size, problem.policy.num_edges
+    if is_public(problem) or k > MOST_CELLS or k * k * e > MOST_WORK:
         return Pairs(np.zeros((0, 2), dtype=np.int64), np.zeros(0))
     mu = weights / weights.sum()
-    X, _ = _polar(problem, mu, V)
-    d = edge_forms(problem.P).distances(X)
-    X = _with_ground(X)
+    columns, _ = _columns(problem, mu, V)
     active = np.flatnonzero(mu > _LIGHT * mu.max())
     window = max(2, min(active.size, MOST_LOOKED_AT // max(active.size, 1)))
     edges, shares = [], []
     for start in range(0, active.size, window):
         own = active[start : start + window]
-        head, tail = problem.P.head[own], problem.P.tail[own]
-        c = _products(X, head[:, None], tail[:, None], head[None, :], tail[None, :])
-        gains = _value(d[own, None], c, d[None, own]) - (d[own, None] ** 2 + d[None, own] ** 2)
+        h = columns(own)
+        c = h.T @ h
+        d = np.diag(c)
+        gains = _value(d[:, None], c, d[None, :]) - (d[:, None] ** 2 + d[None, :] ** 2)
         np.fill_diagonal(gains, 0.0)
         found, taken = _shared_out(gains, mu[own])
         edges.append(own[found])
@@ -100,35 +104,50 @@ def laplace_bound(
     if is_public(problem):
         return 0.0
     mu = weights / weights.sum()
-    X, slack = _polar(problem, mu, V)
-    d = edge_forms(problem.P).distances(X)
-    X = _with_ground(X)
+    columns, slack = _columns(problem, mu, V)
+    left = mu - sum(np.bincount(ends, pairs.shares, mu.size) for ends in pairs.edges.T)
+    alone = [np.einsum("ij,ij->j", h, h) for h in map(columns, _portions(problem, np.arange(mu.size)))]
+    d = np.concatenate(alone)
+    c = [
+        np.einsum("ij,ij->j", columns(pairs.edges[own, 0]), columns(pairs.edges[own, 1]))
+        for own in _portions(problem, np.arange(len(pairs.edges)))
+    ]
     e, f = pairs.edges.T
-    c = _products(X, problem.P.head[e], problem.P.tail[e], problem.P.head[f], problem.P.tail[f])
-    left = mu - np.bincount(e, pairs.shares, mu.size) - np.bincount(f, pairs.shares, mu.size)
-    together = np.maximum(_value(d[e], c, d[f]), d[e] ** 2 + d[f] ** 2)
-    found = (np.maximum(left, 0.0) * d**2).sum() + (pairs.shares * together).sum()
-    return float(found * (1 - slack) * (1 - la.AGREEMENT))
+    with np.errstate(over="ignore", invalid="ignore"):  # weights of 1e-300 have squares of 1e300
+        together = np.maximum(_value(d[e], np.concatenate([*c, np.zeros(0)]), d[f]), d[e] ** 2 + d[f] ** 2)
+        found = float((np.maximum(left, 0.0) * d**2).sum() + (pairs.shares * together).sum())
+    return found * (1 - slack) * (1 - la.AGREEMENT) if math.isfinite(found) else 0.0
 
 
-def _polar(problem: Problem, mu: RealVector, V: SquareMatrix | None) -> tuple[SquareMatrix, float]:
-    """Return X (lower triangle) with X L X <= (1 + slack) V."""
+Columns = Callable[[IndexArray], RealMatrix]
+
+
+def _columns(problem: Problem, mu: RealVector, V: SquareMatrix | None) -> tuple[Columns, float]:
+    """Return h_e with h_e . h_f = p_e^T X p_f, as a function of edges, and s with X L X <= (1 + s) V.
+
+    Of V = R^T R only the differences R p_e are used: what edges of large weight move, and no query sees, is exactly 0.
+    """
     root = GramRoot(problem, 1.0) if V is None else GramRoot.of(V)
-    values, Q = la.eigen(root.gram(edge_forms(problem.P).laplacian(mu)))
+    R = np.pad(root.R, ((0, 0), (0, 1)))  # the ground is cell -1
+
+    def moved(edges: IndexArray) -> RealMatrix:
+        return np.asarray(R[:, problem.P.head[edges]] - R[:, problem.P.tail[edges]])
+
+    G = np.zeros((len(R), len(R)))
+    for own in _portions(problem, np.flatnonzero(mu)):
+        f = moved(own)
+        G += (f * mu[own]) @ f.T
+    values, Q = la.eigen(G)
     wrong = la.EIGENVALUE_ERROR * values.size * float(values[-1])
     kept = values > _ROOM * wrong
-    half = root.R.T @ (Q[:, kept] / values[kept] ** 0.25)
-    return np.asfortranarray(half @ half.T), wrong / float(values[kept].min(initial=math.inf))
+    half = (Q[:, kept] / values[kept] ** 0.25).T
+    return lambda edges: np.asarray(half @ moved(edges)), wrong / float(values[kept].min(initial=math.inf))
 
 
-def _with_ground(X: SquareMatrix) -> SquareMatrix:
-    """Return the full matrix with a row and a column of zeros for the ground, which is cell -1."""
-    return np.pad(la.symmetric(X), (0, 1))
-
-
-def _products(X: SquareMatrix, u: AnyArray, v: AnyArray, s: AnyArray, t: AnyArray) -> AnyArray:
-    """p_e^T X p_f for e = (u, v), f = (s, t); indices may be of any shapes that go together."""
-    return np.asarray(X[u, s] - X[u, t] - X[v, s] + X[v, t])
+def _portions(problem: Problem, edges: IndexArray) -> list[IndexArray]:
+    """Split a list of edges so that a column for each of a portion fits in memory."""
+    size = max(1, _ENTRIES // problem.grounding.kept.size)
+    return [edges[start : start + size] for start in range(0, edges.size, size)]
 
 
 def _value(d: AnyArray, c: AnyArray, f: AnyArray) -> AnyArray:

@@ -12,17 +12,21 @@ matrices are taken apart. Proofs: `docs/explanation/laplace_bound.md`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from hdmm_bf._checks import fail
-from hdmm_bf._types import AGREEMENT, EPS, AnyArray, Proof, RealVector, SquareMatrix
-from hdmm_bf.certificate.edge_bounds import laplacian, semidefinite_factor
+from hdmm_bf._types import AGREEMENT, EPS, AnyArray, Proof, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf.certificate.edge_bounds import semidefinite_factor
 from hdmm_bf.problem.transform import Problem
 
 _FAIR = 0.962
 """Off the diagonal, against the smaller entry on it: up to here two single rows are the best Laplace strategy."""
 _CLEAR = 1e6
 """Eigenvalues count if they are so many times what they may be wrong by."""
+_MOST_ENTRIES = 2**23
+"""Entries of columns that are held at once."""
 
 
 def pairs_bound(problem: Problem, V: SquareMatrix, weights: RealVector, proof: Proof) -> float:
@@ -36,16 +40,29 @@ def pairs_bound(problem: Problem, V: SquareMatrix, weights: RealVector, proof: P
         return 0.0
     mu = weights / weights.sum()
     ends, shares = checked_shares(proof, mu)
-    X, room = _metric(problem, V, mu)
-    k = len(X)
-    X = np.block([[X, np.zeros((k, 1))], [np.zeros((1, k + 1))]])
-    head, tail = problem.P.head, problem.P.tail
-    squares = X[head, head] + X[tail, tail] - 2 * X[head, tail]
-    e, f = ends.T
-    across = X[head[e], head[f]] + X[tail[e], tail[f]] - X[head[e], tail[f]] - X[tail[e], head[f]]
+    F = semidefinite_factor(V)
+    G = sum((f * mu[own]) @ f.T for own, f in _moved(problem, F, np.flatnonzero(mu)))
+    values, U = np.linalg.eigh(G)
+    wrong = 4 * EPS * len(values) * float(values.max())
+    clear = values > _CLEAR * wrong
+    half = U[:, clear].T / np.sqrt(np.sqrt(values[clear]))[:, None]  # X = F^T half^T half F
+    squares = np.concatenate([((half @ f) ** 2).sum(axis=0) for _, f in _moved(problem, F, np.arange(mu.size))])
+    pairs = zip(_moved(problem, F, ends[:, 0]), _moved(problem, F, ends[:, 1]), strict=True)
+    across = np.concatenate([np.zeros(0), *(((half @ f) * (half @ g)).sum(axis=0) for (_, f), (_, g) in pairs)])
     left = np.maximum(mu - taken(ends, shares, mu.size), 0.0)
-    total = float(left @ squares**2 + shares @ block_values(squares[e], across, squares[f]))
-    return total * (1 - room) * (1 - AGREEMENT)
+    with np.errstate(over="ignore", invalid="ignore"):  # weights of 1e-300 have squares of 1e300
+        total = float(left @ squares**2 + shares @ block_values(squares[ends[:, 0]], across, squares[ends[:, 1]]))
+    room = wrong / float(values[clear].min(initial=np.inf))
+    return total * (1 - room) * (1 - AGREEMENT) if np.isfinite(total) else 0.0
+
+
+def _moved(problem: Problem, F: RealMatrix, edges: AnyArray) -> Iterator[tuple[AnyArray, RealMatrix]]:
+    """Yield edges, so many at once as fit in memory, with F p_e: differences first, so that what is unseen is 0."""
+    size = max(1, _MOST_ENTRIES // max(len(F), 1))
+    grounded = np.hstack([F, np.zeros((len(F), 1))])
+    for start in range(0, len(edges), size):
+        own = edges[start : start + size]
+        yield own, grounded[:, problem.P.head[own]] - grounded[:, problem.P.tail[own]]
 
 
 def checked_shares(proof: Proof, mu: RealVector) -> tuple[AnyArray, RealVector]:
@@ -59,15 +76,16 @@ def checked_shares(proof: Proof, mu: RealVector) -> tuple[AnyArray, RealVector]:
         raise fail("certificate", "partners", f"must be two of the {mu.size} edges each", "Fit again.")
     if not np.all(np.isfinite(shares)) or np.any(shares < 0):
         raise fail("certificate", "shares", "must be finite and not negative", "Fit again.")
-    over = float((taken(ends, shares, mu.size) - mu).max(initial=0.0))
-    if over > AGREEMENT * float(mu.max(initial=0.0)):
-        raise fail("certificate", "shares", f"take {over:.2g} more than the weight of an edge", "Fit again.")
+    over = taken(ends, shares, mu.size) - mu * (1 + AGREEMENT)
+    if np.any(over > 0):
+        raise fail("certificate", "shares", f"take {over.max():.2g} more than the weight of an edge", "Fit again.")
     return ends, shares
 
 
 def taken(ends: AnyArray, shares: RealVector, edges: int) -> RealVector:
     """Return what the pairs take of the weight of every edge."""
-    return np.asarray(np.bincount(ends[:, 0], shares, edges) + np.bincount(ends[:, 1], shares, edges))
+    both = np.bincount(ends[:, 0], shares, edges) + np.bincount(ends[:, 1], shares, edges)
+    return both.astype(np.float64)  # of no pairs NumPy makes whole numbers
 
 
 def block_values(d: AnyArray, c: AnyArray, f: AnyArray) -> AnyArray:
@@ -80,20 +98,12 @@ def block_values(d: AnyArray, c: AnyArray, f: AnyArray) -> AnyArray:
 def value(least: AnyArray, off: AnyArray, most: AnyArray) -> AnyArray:
     """Return the value of [[least, off], [off, most]], none negative and least <= most.
 
-    diag(0, most - least) has its trace; [[1, 0.962], [0.962, 1]] has 2, [[1, 1], [1, 1]] has 1, and, for s >= 1,
-    [[1, s], [s, s^2]] has s^2.
+    A diagonal matrix has its trace; [[1, 0.962], [0.962, 1]] has 2, [[1, 1], [1, 1]] has 1, and, for s >= 1,
+    [[1, s], [s, s^2]] has s^2: that is off^2 / most + diag(least - off^2 / most, 0), among others.
     """
     fair = off <= _FAIR * least
     even = (least - off) / (1 - _FAIR)
     torn = 2 * even + (least - even) + (most - least)
-    return np.asarray(np.where(fair, least + most, np.where(off <= least, torn, most)))
-
-
-def _metric(problem: Problem, V: SquareMatrix, mu: RealVector) -> tuple[SquareMatrix, float]:
-    """Return X with X L X <= (1 + room) V: F^T G^(-1/2) F for V = F^T F, G = F L F^T, on its larger eigenvalues."""
-    F = semidefinite_factor(V)
-    values, U = np.linalg.eigh(F @ laplacian(problem, mu) @ F.T)
-    wrong = 4 * EPS * len(values) * float(values.max())
-    clear = values > _CLEAR * wrong
-    X = (U[:, clear].T @ F) / np.sqrt(np.sqrt(values[clear]))[:, None]
-    return np.asarray(X.T @ X), wrong / float(values[clear].min(initial=np.inf))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        single = np.where(off <= most, most + least - np.where(most > 0, off**2 / most, 0.0), 0.0)
+    return np.asarray(np.maximum(np.where(fair, least + most, np.where(off <= least, torn, 0.0)), single))

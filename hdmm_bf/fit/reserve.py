@@ -28,8 +28,8 @@ _EDGES_ROWS, _EDGES_GRAM = 4.0, 1.6
 """For e^3 more, where the strategy may be over the edges: from the rows of the workload, or from its Gram matrix."""
 _MOST_EDGES, _TALL = 3000, 8
 """Edges up to which strategies over the edges are searched; queries an edge up to which rows are written out."""
-_PAIRED, _PARTNERS = 8.0, 200.0
-"""For Laplace noise: for n^3, choosing pairs of edges and evaluating their bound; for a pair that is looked at."""
+_PAIRED, _MULTIPLIED, _PARTNERS = 8.0, 1.5, 200.0
+"""For Laplace noise, choosing pairs of edges and evaluating their bound: for n^3, for n^2 e, for a pair looked at."""
 _PAIRS, _SETS, _DRAFT = 2e5, 5e6, 3e6
 """For tree norms: a pair of cells in the laws; a cell where queries are prefixes, ranges or sets of the tree; a cell in
 the draft that is under way at the limit and in the check that the noise can be drawn."""
@@ -46,8 +46,8 @@ def dense_seconds(problem: Problem, noise: Noise) -> float:
     units = _CELLS * n**3
     if noise == "laplace" and not problem.policy.is_forest and e <= _MOST_EDGES:
         units += (_EDGES_ROWS if problem.workload.num_queries <= _TALL * e else _EDGES_GRAM) * e**3
-    if noise == "laplace" and n <= pairs.MOST_CELLS:
-        units += _PAIRED * n**3 + _PARTNERS * min(e**2, pairs.MOST_LOOKED_AT)
+    if noise == "laplace" and n <= pairs.MOST_CELLS and n * n * e <= pairs.MOST_WORK:
+        units += _PAIRED * n**3 + _MULTIPLIED * n**2 * e + _PARTNERS * min(e**2, pairs.MOST_LOOKED_AT)
     return _LEAST + _ROOM * units * pace()
 
 

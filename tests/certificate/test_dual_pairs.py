@@ -15,7 +15,7 @@ from hdmm_bf.fit.certified import certificate
 from hdmm_bf.fit.pairing import paired_proof
 from hdmm_bf.problem.product import product_view
 from hdmm_bf.strategies.gaussian.choose import short_proof
-from tests.support.edge_pairs import between_edges, paired
+from tests.support.pairs import paired
 
 CASES = [
     ("marginals:4x3x2:2", "product:line:4,bounded:3,empty:2"),  # parts, two attributes by their contrasts
@@ -64,8 +64,7 @@ def brute(problem, P, mu, names, weights, pairings, C=None):
                 pairs.append([names[s, (*rest[:k], end, *rest[k + 1 :])] for end in ends])
                 times = [1.0 if i == k else forms[i].weights[j] for i, j in enumerate(rest)]
                 shares.append(share * weights[s].scale * np.prod(times))
-    C = between_edges(problem.workload.objective.dense(), P, mu) if C is None else C
-    return paired(C, mu, pairs, shares)
+    return paired(problem.workload.objective.dense() @ P, mu, pairs, shares, C)
 
 
 @pytest.fixture(params=CASES, ids=lambda case: f"{case[0]} {case[1]}")
@@ -126,6 +125,25 @@ def test_no_laplace_strategy_is_below(case):
     for family in ("directions", None):
         made = bf.fit(problem.workload, problem.policy, noise="laplace", max_steps=2, family=family)
         assert made.unit_error >= paired_bound(product, proof)
+
+
+def test_weights_of_any_size_prove_nothing_above_a_strategy(case):
+    """Weights over 300 orders of magnitude: what cancels is never taken for a proof."""
+    problem, product, proof, _ = case
+    known = bf.fit(problem.workload, problem.policy, noise="laplace", family="directions", max_steps=1).unit_error
+    rng = np.random.default_rng(5)
+
+    def uneven(values):
+        return np.asarray(values) * 10.0 ** rng.choice([0, -4, -9, -14, -30, -300], np.shape(values))
+
+    given = {key for key in ("weights", "cells", "edges", "types") if key in proof}
+    for _ in range(12):
+        forged = {k: [uneven(v) for v in proof[k]] if isinstance(proof[k], list) else uneven(proof[k]) for k in given}
+        weights = proof_weights(product, {**proof, **forged})
+        found = metric(product, weights)
+        pairings = [random_pairing(rng, summand) for summand in weights]
+        assert 0 <= found.bound(pairings) <= known
+        assert 0 <= found.bound([None] * len(weights)) <= known
 
 
 @pytest.mark.parametrize("spec", ["5x4", "4x3x3"])

@@ -26,9 +26,9 @@ from hdmm_bf.release.plan import plan
 from hdmm_bf.release.publish import publish
 from tests.support.array_files import saved
 from tests.support.command_line import call
-from tests.support.edge_pairs import between_edges, paired
 from tests.support.mistakes import PEOPLE, _as_users_run_it  # noqa: F401
 from tests.support.mutations import MUTATIONS, WEIGHTS, damaged, odd_arrays, pick, repair, report
+from tests.support.pairs import paired
 
 MOST_MEMORY = 2**30
 """Bytes by which all of this may grow the process."""
@@ -85,8 +85,7 @@ def assert_true_claims(fit):
     assert fit.matrix_bound == pytest.approx(max(svd, dual), rel=1e-6)
     proven = fit.matrix_bound
     if "partners" in fit.proof:
-        P = over_edges(np.eye(policy.num_cells), policy)
-        proven = max(proven, paired(between_edges(queries, P, mu), mu, fit.proof["partners"], fit.proof["shares"]))
+        proven = max(proven, paired(W_G, mu, fit.proof["partners"], fit.proof["shares"]))
     assert proven * (1 - 1e-3) <= fit.bounds.lower <= proven * (1 + 1e-6)
     assert fit.bounds.lower <= fit.unit_error * (1 + 1e-9)
     assert fit.gap == pytest.approx(fit.unit_error / fit.bounds.lower - 1, rel=1e-6, abs=1e-9)

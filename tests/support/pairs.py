@@ -57,22 +57,34 @@ def apart(K):
     return [*parts, ((low - even) * np.array([[1, sign], [sign, 1]]), low - even), rest]
 
 
+def single(K):
+    """K as one query, whose value is its larger sensitivity squared, and a diagonal matrix."""
+    (a, b), (_, c) = K
+    first = int(a >= c)  # the row of the smaller entry comes last
+    high, low = max(a, c), min(a, c)
+    own = np.array([[high, b], [b, b * b / high]])
+    left = np.diag([0.0, low - b * b / high])
+    return [(own if first else own[::-1, ::-1], high), (left if first else left[::-1, ::-1], low - b * b / high)]
+
+
 def value(K):
-    """The value that the parts prove; they are not negative and their sum is K."""
-    parts = apart(K)
-    assert np.allclose(sum(part for part, _ in parts), K, atol=1e-9 * np.abs(K).max())
-    assert all(np.linalg.eigvalsh(part)[0] >= -1e-9 * np.abs(K).max() for part, _ in parts)
-    return sum(number for _, number in parts)
+    """The value that parts prove; they are not negative and their sum is K. The better of two ways to take K apart."""
+    found = []
+    for parts in (apart(K), single(K)):
+        assert np.allclose(sum(part for part, _ in parts), K, atol=1e-9 * np.abs(K).max())
+        assert all(np.linalg.eigvalsh(part)[0] >= -1e-9 * np.abs(K).max() for part, _ in parts)
+        found.append(sum(number for _, number in parts))
+    return max(found)
 
 
-def paired(WG, mu, ends, shares):
-    """The bound of weights (of sum 1) and pairs."""
-    C, left, total = entries(WG, mu), mu.copy(), 0.0
+def paired(WG, mu, ends, shares, C=None):
+    """The bound of weights and pairs, and of the entries that belong to the weights or of others."""
+    C, left, total = entries(WG, mu) if C is None else C, mu.copy(), 0.0
     for (e, f), share in zip(ends, shares, strict=True):
         block = C[np.ix_([e, f], [e, f])]
         total += share * max(value(block @ block), C[e, e] ** 2 + C[f, f] ** 2)
         left[[e, f]] -= share
-    assert left.min() >= -1e-12
+    assert left.min() >= -1e-9 * mu.max()
     return total + float(left @ np.diag(C) ** 2)
 
 

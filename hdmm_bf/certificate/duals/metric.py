@@ -31,8 +31,8 @@ _LARGEST, _LARGEST_ALONE = 1300, 2048
 """Side of the largest matrix in which several attributes, or one, are written out."""
 _MOST_CHOICES, _MOST_WRITTEN, _MOST_CELLS = 4096, 20_000, 4_000_000
 """Choices of parts; cells of the attributes that are written out; cells where H is a diagonal."""
-_CLEAR = 1e6
-"""Eigenvalues count if they are so many times what they may be wrong by."""
+_CLEAR = 1e3
+"""Eigenvalues count if they are so many times what they may be wrong by, to the last cancellation."""
 
 
 class Pairing(NamedTuple):
@@ -56,15 +56,25 @@ def left_over(weights: RealVector, pairing: Pairing) -> RealVector:
 
 
 class Metric:
-    """X for the weights of a proof; make it with `metric`."""
+    """X for the weights of a proof; make it with `metric`.
+
+    X L X <= (1 + room) V; an entry of C for the edges of summand s may be wrong by `wrong(s)`.
+    """
 
     def __init__(self, weights: Sequence[Summand], room: float) -> None:
         self.weights, self.room = list(weights), room
 
     def bound(self, pairings: Sequence[Pairing | None]) -> float:
         """Return the bound that the pairs of all summands prove, rounded down."""
-        found = sum(self.value(s, pairing) for s, pairing in enumerate(pairings))
-        return found * (1 - self.room) * (1 - AGREEMENT)
+        with np.errstate(over="ignore", invalid="ignore"):  # weights of 1e-300 have squares of 1e300
+            found = sum(self.value(s, pairing) - self._rounding(s) for s, pairing in enumerate(pairings))
+        return found * (1 - self.room) * (1 - AGREEMENT) if 0 < found < math.inf else 0.0
+
+    def _rounding(self, summand: int) -> float:
+        """What errors of the entries may add: the values of a pair change by at most 4 times an entry of C for each."""
+        s = self.weights[summand]
+        wrong = self.wrong(s)
+        return 0.0 if wrong == 0 else 4 * s.mass * wrong * (self.largest(s) + wrong)
 
     def value(self, summand: int, pairing: Pairing | None) -> float:
         """Return what the edges of one summand prove, in pairs or by themselves."""
@@ -82,6 +92,14 @@ class Metric:
 
     def entries(self, s: Summand, pairing: Pairing | None) -> AnyArray:
         """Return C_ee, or C_ef of the pairs: an axis an attribute, of length one where nothing varies along it."""
+        raise NotImplementedError
+
+    def largest(self, s: Summand) -> float:
+        """Return the largest C_ee."""
+        return float(self.entries(s, None).max())
+
+    def wrong(self, s: Summand) -> float:
+        """Return what an entry of C may be wrong by."""
         raise NotImplementedError
 
 
@@ -108,10 +126,15 @@ def _polar(V: SquareMatrix, L: SquareMatrix) -> tuple[SquareMatrix, float]:
         return np.zeros_like(V), 0.0
     F = semidefinite_factor(V)
     values, U = np.linalg.eigh(F @ L @ F.T)
-    wrong = 4 * EPS * values.size * float(values.max())
+    wrong = _rounding(F, L)
     clear = values > _CLEAR * wrong
     half = (U[:, clear].T @ F) / np.sqrt(np.sqrt(values[clear]))[:, None]
     return np.asarray(half.T @ half), wrong / float(values[clear].min(initial=math.inf))
+
+
+def _rounding(F: RealMatrix, L: SquareMatrix) -> float:
+    """Return what eigenvalues of F L F^T may be wrong by, however much cancels: the sums without their signs."""
+    return 4 * EPS * len(F) * float((np.abs(F) @ (np.abs(L) @ np.abs(F).T)).sum(axis=0).max())
 
 
 def _vectors(form: Form) -> RealMatrix:
@@ -148,6 +171,30 @@ class _Factors(Metric):
             total += own
         return total
 
+    def largest(self, s: Summand) -> float:
+        return max(
+            math.sqrt(square)
+            * math.prod(float(_squares(_vectors(form), X).max()) for form, X in zip(s.forms, parts, strict=True))
+            for square, parts in self.terms
+        ) / math.sqrt(s.scale)
+
+    def wrong(self, s: Summand) -> float:
+        found = 0.0
+        for square, parts in self.terms:
+            sizes = [float(np.abs(X).max()) * _length(_vectors(f)) ** 2 for f, X in zip(s.forms, parts, strict=True)]
+            found += 4 * EPS * sum(map(len, parts)) * math.sqrt(square) * math.prod(sizes)
+        return found / math.sqrt(s.scale)
+
+
+def _squares(rows: RealMatrix, X: SquareMatrix) -> RealVector:
+    """Return p^T X p for every row p."""
+    return np.asarray(np.einsum("ij,ij->i", rows @ X, rows))
+
+
+def _length(rows: RealMatrix) -> float:
+    """Return the largest L1 length of a row."""
+    return float(np.abs(rows).sum(axis=1).max(initial=0.0))
+
 
 def _by_factors(product: ProductProblem, weights: Sequence[Summand]) -> Metric | None:
     if max(product.sizes) > _LARGEST_ALONE:
@@ -179,6 +226,23 @@ class _Parts(Metric):
 
     def entries(self, s: Summand, pairing: Pairing | None) -> AnyArray:
         return np.asarray(sum(_entries(s, chosen, X, pairing) for chosen, X in self.blocks))
+
+    def wrong(self, s: Summand) -> float:
+        found = 0.0
+        for chosen, X in self.blocks:
+            flat = [
+                2.0 if isinstance(f, Moves) else 1.0 for f, p in zip(s.forms, chosen, strict=True) if p.basis is None
+            ]
+            own = [_absolute(f, p.basis) for f, p in zip(s.forms, chosen, strict=True) if p.basis is not None]
+            found += (
+                4 * EPS * len(X) * float(np.abs(X).max()) * math.prod([*flat, *(_length(rows) ** 2 for rows in own)])
+            )
+        return found
+
+
+def _absolute(form: Form, basis: RealMatrix) -> RealMatrix:
+    """Return the vectors of a form in a basis, all signs left out."""
+    return np.asarray(np.abs(_vectors(form)) @ np.abs(basis))
 
 
 def largest_matrices(product: ProductProblem, weights: Sequence[Summand]) -> float:
@@ -287,6 +351,10 @@ class _Diagonal(Metric):
             found = np.tensordot(found, rows[e] * rows[f], axes=(0, 1))  # the next attribute comes to the front
         return np.asarray(found)
 
+    def wrong(self, s: Summand) -> float:
+        sizes = [float((_absolute(f, U) ** 2).sum(axis=1).max()) for f, U in zip(s.forms, self.bases, strict=True)]
+        return 4 * EPS * sum(self.h.shape) * float(self.h.max()) * math.prod(sizes)
+
 
 def _on_diagonal(product: ProductProblem, weights: Sequence[Summand]) -> Metric | None:
     """One product of queries, V_k = F_k^T F_k; every attribute has one diagonal D_k wherever it does not move.
@@ -316,9 +384,9 @@ def _on_diagonal(product: ProductProblem, weights: Sequence[Summand]) -> Metric 
 
 
 def _largest(F: RealMatrix, form: Moves) -> RealVector:
-    """Return the largest eigenvalue of F M F^T, for every row of F."""
-    values = np.linalg.eigvalsh(F @ form.matrix() @ F.T)
-    return np.full(len(F), float(values.max()) * (1 + 4 * EPS * len(F)))
+    """Return the largest eigenvalue of F M F^T, rounded up, for every row of F."""
+    M = form.matrix()
+    return np.full(len(F), float(np.linalg.eigvalsh(F @ M @ F.T).max()) + _rounding(F, M))
 
 
 def _outer(vectors: list[RealVector]) -> AnyArray:

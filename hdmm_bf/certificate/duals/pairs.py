@@ -60,6 +60,6 @@ def _checked(pairing: Pairing, summand: Summand) -> Pairing:
     ends = ends.astype(np.int64)
     if np.any(ends[:, 0] == ends[:, 1]) or not np.all(np.isfinite(shares)) or np.any(shares < 0):
         raise fail("certificate", "pairs of edges", "must have two ends, and finite shares above zero", "Fit again.")
-    if np.any(left_over(mu, Pairing(pairing.along, ends, shares)) < -AGREEMENT * mu.max()):
+    if np.any(left_over(mu, Pairing(pairing.along, ends, shares)) < -AGREEMENT * mu):
         raise fail("certificate", "shares of pairs", "take more than the weight of an edge", "Fit again.")
     return Pairing(pairing.along, ends, shares)
