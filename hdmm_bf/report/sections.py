@@ -144,6 +144,7 @@ def facts(fit: Fit) -> Section:
         ("sets with a weight" if fit.noise == "norm" else "measured queries", str(record["num_rows"])),
         ("unit error", f"{record['unit_error']:.6g}"),
         (name, bound),
+        *([("proven for any noise", f"{fit.matrix_bound:.6g}")] if fit.matrix_bound < fit.bounds.lower else []),
         ("SVD bound of the paper", _bound(record["svd_bound"], fit.unit_error)),
         ("gap" if fit.objective == "total" else "gap of the total", _known_percent(record["gap"])),
         ("best possible", _proven(fit)),

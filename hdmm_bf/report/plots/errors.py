@@ -69,7 +69,7 @@ def error_per_query(
         _errors(axis, chosen if sizes is None else sizes, ours, {n: v[chosen] for n, v in (others or {}).items()})
         bound = math.sqrt(fit.bounds.lower / m * noise_variance(fit.noise, **privacy))
         if bound > 0 and not fit.problem.workload.is_weighted:  # with weights it is of another mean
-            label = "no strategy is below, on average"
+            label = "no strategy with this noise is below, on average"
             axis.axhline(bound, color="black", linewidth=1.0, linestyle=(0, (1, 2)), label=label)
         axis.set_xlabel("number of the query" if sizes is None else "cells in the query")
         axis.set_ylabel("standard deviation (records)")
