@@ -179,6 +179,13 @@ def test_a_search_that_does_not_know_its_bound_is_drawn_with_the_proven_one(rang
     assert set(bound.get_ydata()) == {ranges.bounds.lower}
 
 
+def test_a_laplace_search_is_drawn_with_the_bound_for_its_noise():
+    made = bf.fit("all-range:3x3", "threshold:3x3:1", noise="laplace", max_steps=4)
+    _, bound = plots.convergence(made).axes[0].lines
+    assert set(bound.get_ydata()) == {made.bounds.lower}
+    assert made.bounds.lower > made.matrix_bound
+
+
 def test_missing_matplotlib_is_one_sentence(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(bf.InputError, match=r"pip install 'hdmm-bf\[plot\]'"):

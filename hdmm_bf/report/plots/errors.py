@@ -163,9 +163,13 @@ def _means(group: IndexArray, values: RealVector) -> RealVector:
 
 
 def steps(fit: Fit) -> list[TracePoint]:
-    """Return the steps of a search that can be drawn; a search that did not know its bound gets the proven one."""
+    """Return the steps of a search that can be drawn; a search that did not know its bound gets the proven one.
+
+    A Laplace search knows the dual bound, and pairs of edges prove more when it is over.
+    """
     proven = fit.bounds.lower if fit.objective == "total" else fit.objective_bound or 0.0
-    known = [p if p.bound > 0 else replace(p, bound=proven) for p in fit.trace]
+    unknown = math.inf if fit.noise == "laplace" else 0.0
+    known = [p if p.bound > unknown else replace(p, bound=max(p.bound, proven)) for p in fit.trace]
     return [p for p in known if math.isfinite(p.error) and p.error >= p.bound > 0]
 
 
