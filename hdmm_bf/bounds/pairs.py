@@ -168,7 +168,8 @@ def _shared_out(gains: SquareMatrix, weights: RealVector) -> tuple[Int64[np.ndar
     takes = sp.csr_array((np.ones(columns.size), (pairs.T.ravel(), columns)), shape=(size, len(pairs)))
     worth = gains[pairs[:, 0], pairs[:, 1]]
     found = linprog(-worth / worth.max(), A_ub=takes, b_ub=weights / weights.max(), method="highs")
-    assert found.success, "zero shares are feasible, and the weights bound all others"
+    if not found.success:  # numbers that the solver cannot handle: these edges stay alone, which proves less
+        return np.zeros((0, 2), dtype=np.int64), np.zeros(0)
     shares = np.maximum(found.x, 0.0) * weights.max()
     fair = np.minimum(1.0, weights / np.maximum(takes @ shares, 1e-300))  # the programme is solved up to a tolerance
     shares *= fair[pairs].min(axis=1)

@@ -25,8 +25,8 @@ _FAIR = 0.962
 """Off the diagonal, against the smaller entry on it: up to here two single rows are the best Laplace strategy."""
 _CLEAR = 1e6
 """Eigenvalues count if they are so many times what they may be wrong by."""
-_MOST_ENTRIES = 2**23
-"""Entries of columns that are held at once."""
+_MOST_ENTRIES, _MOST_WORK = 2**23, 10**12
+"""Entries of columns that are held at once; squares of the cells times edges, which are multiplied three times."""
 
 
 def pairs_bound(problem: Problem, V: SquareMatrix, weights: RealVector, proof: Proof) -> float:
@@ -38,6 +38,10 @@ def pairs_bound(problem: Problem, V: SquareMatrix, weights: RealVector, proof: P
     """
     if weights.size == 0 or not np.any(V):
         return 0.0
+    k, e = problem.grounding.kept.size, problem.policy.num_edges
+    if k * k * e > _MOST_WORK:
+        shown = f"pairs among {e} edges over {k} cells"
+        raise fail("certificate", shown, "take too long to evaluate", "Fit again, which leaves them out.")
     mu = weights / weights.sum()
     ends, shares = checked_shares(proof, mu)
     F = semidefinite_factor(V)

@@ -253,6 +253,7 @@ def bound(
         steps = gaussian.steps(problem, gap=gap)
         found = search(steps, gap=gap, max_seconds=limit, callback=callback, whole_steps=True)
         svd = svd_bound(problem)
-        laplace = laplace_bound(problem, found.proof, choose_pairs(problem, found.proof))
+        pairs = choose_pairs(problem, found.proof)
+        laplace = laplace_bound(problem, found.proof, pairs) if len(pairs.edges) else 0.0
     lower = max(svd, found.bound)
     return Bounds(svd, lower, found.proof, float(found.error / found.bound - 1), max(lower, laplace))

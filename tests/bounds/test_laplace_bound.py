@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import OptimizeResult
 
 import hdmm_bf as bf
 from hdmm_bf import policy, workload
@@ -265,3 +266,12 @@ def test_too_much_work_is_not_begun(monkeypatch):
     k, e = made.grounding.kept.size, made.policy.num_edges
     monkeypatch.setattr(pairs, "MOST_WORK", k * k * e - 1)
     assert len(choose_pairs(made, solved(made)).edges) == 0
+    bounds = bf.bound("all-range:5", "threshold:5:2")
+    assert bounds.laplace == bounds.lower > 0
+
+
+def test_edges_stay_alone_where_the_programme_cannot_be_solved(monkeypatch):
+    made = under("threshold:5:2")
+    weights = solved(made)
+    monkeypatch.setattr(pairs, "linprog", lambda *_, **__: OptimizeResult(success=False, x=None))
+    assert len(choose_pairs(made, weights).edges) == 0

@@ -10,7 +10,7 @@ import hdmm_bf as bf
 from hdmm_bf import policy, workload
 from hdmm_bf._checks import InputError
 from hdmm_bf.bundle import BundleError
-from hdmm_bf.certificate import certify
+from hdmm_bf.certificate import certify, pairs
 from hdmm_bf.certificate.pairs import block_values, pairs_bound, value
 from hdmm_bf.fit import loading
 from hdmm_bf.problem.inputs import problem
@@ -329,3 +329,10 @@ def test_pairs_bound_the_largest_variance_as_well():
     assert own.objective_bound == pytest.approx(paired, rel=1e-7)
     with pytest.raises(InputError, match="more than the weight of an edge"):
         certify(IDENTITY, made, noise="laplace", proof=full | {"shares": np.array([0.3, 0.1])})
+
+
+def test_more_pairs_than_can_be_evaluated_are_refused(monkeypatch):
+    k, e = CYCLE.grounding.kept.size, CYCLE.policy.num_edges
+    monkeypatch.setattr(pairs, "_MOST_WORK", k * k * e - 1)
+    with pytest.raises(InputError, match=r"pairs among 5 edges over 4 cells.*take too long to evaluate"):
+        bound(CYCLE, np.ones(5), ENDS, SHARES)
