@@ -35,10 +35,12 @@ def _best(found: Metric, summand: int) -> Pairing | None:
 def _neighbours(along: int, form: Form) -> Pairing:
     """Pair values, or edges, with the next one, as far as the weights of both go."""
     order = _in_line(form)
-    left, shares = form.weights[order], np.zeros(order.size - 1)
-    for v in range(order.size - 1):
-        shares[v] = left[v : v + 2].min()
-        left[v : v + 2] -= shares[v]
+    left, *others = form.weights[order].tolist()
+    taken = []
+    for own in others:
+        taken.append(min(left, own))
+        left = own - taken[-1]
+    shares = np.array(taken)
     first = np.flatnonzero(shares)
     return Pairing(along, np.stack([order[first], order[first + 1]], axis=1), shares[first])
 

@@ -23,6 +23,7 @@ CASES = [
     ("marginals:3x3x2:2", "unbounded:3x3x2"),  # edges to BOTTOM
     ("all-range:5x4", "threshold:5x4:1"),  # parts, even and odd
     ("all-range:4x3x3", "product:line:4,line:3,line:3"),
+    ("all-range:3x5x2", "product:line:3,bounded:5,line:2"),  # the last attribute is contracted first
     ("all-range:5x4", "unbounded:5x4"),  # one product
     ("all-range:6x3", "product:line:6,empty:3"),
     ("prefix:5x4", "product:line:5,unbounded:4"),
@@ -179,6 +180,21 @@ def test_the_largest_grids_have_a_bound_for_laplace_noise():
     proof = paired_proof(product, short_proof(product))
     found = proven_bounds(product, proof)
     assert found.paired > 1.3 * found.lower
+
+
+def test_complete_policies_on_many_values_are_paired_by_their_ends():
+    """Two million edges, none of which is written out over the values."""
+    product = product_view(bf.problem("marginals:2000x700:1", "product:bounded:2000,bounded:700"))
+    found = proven_bounds(product, paired_proof(product, short_proof(product)))
+    assert found.paired == pytest.approx(1.25 * found.lower, rel=1e-3)
+
+
+def test_what_does_not_fit_in_memory_is_not_begun(monkeypatch):
+    product = product_view(bf.problem("all-range:6x5", "product:bounded:6,line:5"))
+    weights = proof_weights(product, short_proof(product))
+    assert metric(product, weights) is not None
+    monkeypatch.setattr(metrics, "_MOST_ENTRIES", 20)
+    assert metric(product, weights) is None
 
 
 FORGED = {

@@ -18,10 +18,11 @@ from typing import NamedTuple
 import numpy as np
 
 from hdmm_bf._types import AGREEMENT, EPS, AnyArray, RealMatrix, RealVector, SquareMatrix
+from hdmm_bf.certificate.duals import vectors
 from hdmm_bf.certificate.duals.parts import Attribute, Part, in_parts
 from hdmm_bf.certificate.duals.roots import without
 from hdmm_bf.certificate.duals.sums import seen, side, written_out
-from hdmm_bf.certificate.duals.weights import Form, Moves, Summand
+from hdmm_bf.certificate.duals.weights import Moves, Summand
 from hdmm_bf.certificate.edge_bounds import semidefinite_factor
 from hdmm_bf.certificate.pairs import block_values
 from hdmm_bf.problem.product import ProductProblem
@@ -31,6 +32,8 @@ _LARGEST, _LARGEST_ALONE = 1300, 2048
 """Side of the largest matrix in which several attributes, or one, are written out."""
 _MOST_CHOICES, _MOST_WRITTEN, _MOST_CELLS = 4096, 20_000, 4_000_000
 """Choices of parts; cells of the attributes that are written out; cells where H is a diagonal."""
+_MOST_ENTRIES = 2**26
+"""Entries of the largest array: complete policies on many values have very many edges."""
 _CLEAR = 1e3
 """Eigenvalues count if they are so many times what they may be wrong by, to the last cancellation."""
 
@@ -82,13 +85,13 @@ class Metric:
         weights = [form.weights for form in s.forms]
         d = self.entries(s, None)
         if pairing is None:
-            return s.scale * _contracted(d**2, weights)
+            return s.scale * vectors.contracted(d**2, weights)
         k, ends = pairing.along, pairing.partners
         left = np.maximum(left_over(weights[k], pairing), 0.0)
         e, f = (d if d.shape[k] == 1 else np.take(d, ends[:, j], axis=k) for j in (0, 1))
         values = block_values(*np.broadcast_arrays(e, self.entries(s, pairing), f))
-        alone = _contracted(d**2, [*weights[:k], left, *weights[k + 1 :]])
-        return s.scale * (alone + _contracted(values, [*weights[:k], pairing.shares, *weights[k + 1 :]]))
+        alone = vectors.contracted(d**2, [*weights[:k], left, *weights[k + 1 :]])
+        return s.scale * (alone + vectors.contracted(values, [*weights[:k], pairing.shares, *weights[k + 1 :]]))
 
     def entries(self, s: Summand, pairing: Pairing | None) -> AnyArray:
         """Return C_ee, or C_ef of the pairs: an axis an attribute, of length one where nothing varies along it."""
@@ -137,15 +140,6 @@ def _rounding(F: RealMatrix, L: SquareMatrix) -> float:
     return 4 * EPS * len(F) * float((np.abs(F) @ (np.abs(L) @ np.abs(F).T)).sum(axis=0).max())
 
 
-def _vectors(form: Form) -> RealMatrix:
-    """Return one row e_u - e_v an edge, or one row e_v a value."""
-    if not isinstance(form, Moves):
-        return np.eye(form.weights.size)
-    rows, at = np.zeros((len(form.ends), form.n)), np.arange(len(form.ends))
-    rows[at, form.ends[:, 0]], rows[at, form.ends[:, 1]] = 1.0, -1.0
-    return rows
-
-
 class _Factors(Metric):
     """X = X_1 (x) ... (x) X_d, one such for every term: what edges prove is a product, times that of the pairs."""
 
@@ -158,14 +152,12 @@ class _Factors(Metric):
         for square, parts in self.terms:
             own = square
             for k, (form, X) in enumerate(zip(forms, parts, strict=True)):
-                rows = _vectors(form)
-                seen_by = rows @ X
-                d = np.einsum("ij,ij->i", seen_by, rows)
+                d = vectors.squares(form, X)
                 if pairing is None or pairing.along != k:
                     own *= float(form.weights @ d**2)
                 else:
                     e, f = pairing.partners.T
-                    across = np.einsum("ij,ij->i", seen_by[e], rows[f])
+                    across = vectors.across(form, X, pairing.partners)
                     left = np.maximum(left_over(form.weights, pairing), 0.0)
                     own *= float(left @ d**2 + pairing.shares @ block_values(d[e], across, d[f]))
             total += own
@@ -174,26 +166,16 @@ class _Factors(Metric):
     def largest(self, s: Summand) -> float:
         return max(
             math.sqrt(square)
-            * math.prod(float(_squares(_vectors(form), X).max()) for form, X in zip(s.forms, parts, strict=True))
+            * math.prod(float(vectors.squares(form, X).max()) for form, X in zip(s.forms, parts, strict=True))
             for square, parts in self.terms
         ) / math.sqrt(s.scale)
 
     def wrong(self, s: Summand) -> float:
         found = 0.0
         for square, parts in self.terms:
-            sizes = [float(np.abs(X).max()) * _length(_vectors(f)) ** 2 for f, X in zip(s.forms, parts, strict=True)]
+            sizes = [float(np.abs(X).max()) * vectors.num_ends(f) ** 2 for f, X in zip(s.forms, parts, strict=True)]
             found += 4 * EPS * sum(map(len, parts)) * math.sqrt(square) * math.prod(sizes)
         return found / math.sqrt(s.scale)
-
-
-def _squares(rows: RealMatrix, X: SquareMatrix) -> RealVector:
-    """Return p^T X p for every row p."""
-    return np.asarray(np.einsum("ij,ij->i", rows @ X, rows))
-
-
-def _length(rows: RealMatrix) -> float:
-    """Return the largest L1 length of a row."""
-    return float(np.abs(rows).sum(axis=1).max(initial=0.0))
 
 
 def _by_factors(product: ProductProblem, weights: Sequence[Summand]) -> Metric | None:
@@ -233,16 +215,15 @@ class _Parts(Metric):
             flat = [
                 2.0 if isinstance(f, Moves) else 1.0 for f, p in zip(s.forms, chosen, strict=True) if p.basis is None
             ]
-            own = [_absolute(f, p.basis) for f, p in zip(s.forms, chosen, strict=True) if p.basis is not None]
+            own = [vectors.absolute(f, p.basis) for f, p in zip(s.forms, chosen, strict=True) if p.basis is not None]
             found += (
-                4 * EPS * len(X) * float(np.abs(X).max()) * math.prod([*flat, *(_length(rows) ** 2 for rows in own)])
+                4
+                * EPS
+                * len(X)
+                * float(np.abs(X).max())
+                * math.prod([*flat, *(vectors.length(rows) ** 2 for rows in own)])
             )
         return found
-
-
-def _absolute(form: Form, basis: RealMatrix) -> RealMatrix:
-    """Return the vectors of a form in a basis, all signs left out."""
-    return np.asarray(np.abs(_vectors(form)) @ np.abs(basis))
 
 
 def largest_matrices(product: ProductProblem, weights: Sequence[Summand]) -> float:
@@ -262,7 +243,10 @@ def _split(product: ProductProblem, weights: Sequence[Summand]) -> list[Attribut
     choices = math.prod(len(a.parts) for a in split)
     if choices > _MOST_CHOICES or side(split) > largest or math.prod(written) > _MOST_WRITTEN:
         return None
-    return split
+    plain = [i for i, a in enumerate(split) if a.parts[0].basis is not None]
+    sides = [max(part.side for part in split[i].parts) for i in plain]
+    held = max(vectors.entries_held([s.forms[i].weights.size for i in plain], sides) for s in weights)
+    return split if held <= _MOST_ENTRIES else None
 
 
 def _in_parts(product: ProductProblem, weights: Sequence[Summand]) -> Metric | None:
@@ -286,54 +270,15 @@ def _entries(s: Summand, chosen: tuple[Part, ...], X: SquareMatrix, pairing: Pai
     for i, (form, part) in enumerate(zip(s.forms, chosen, strict=True)):
         ends = None if pairing is None or pairing.along != i else pairing.partners.T
         if part.basis is None:
-            own = _between(form, part.shares, ends)
+            own = vectors.between(form, part.shares, ends)
             flat = flat * own.reshape([-1 if j == i else 1 for j in range(len(chosen))])
             shape.append(1)
         else:
-            rows = _vectors(form) @ part.basis
+            rows = vectors.rows(form, part.basis)
             first.append(rows if ends is None else rows[ends[0]])
             second.append(rows if ends is None else rows[ends[1]])
             shape.append(len(first[-1]))
-    return np.asarray(flat * _forms(X, first, second).reshape(shape))
-
-
-def _between(form: Form, shares: tuple[float, float], ends: AnyArray | None) -> RealVector:
-    """Return p^T (I or J in parts) q for the vectors of a form: one number for p = q, one a pair for others."""
-    same, other = shares
-    if not isinstance(form, Moves):
-        return np.array([same if ends is None else other])
-    if ends is None:
-        return np.array([2 * (same - other)])
-    rows = _vectors(form)
-    return np.asarray((same - other) * np.einsum("ij,ij->i", rows[ends[0]], rows[ends[1]]))
-
-
-def _forms(X: SquareMatrix, first: list[RealMatrix], second: list[RealMatrix]) -> AnyArray:
-    """Return p^T X q, p and q being Kronecker products of one row each of `first` and `second`, in step."""
-    if not first:
-        return X.reshape(())
-    own = first[0].shape[1]
-    rest = len(X) // own
-    outer = np.einsum("ai,aj->aij", first[0], second[0]).reshape(len(first[0]), own * own)
-    flat = X.reshape(own, rest, own, rest).transpose(0, 2, 1, 3).reshape(own * own, rest * rest)
-    T = (outer @ flat).reshape(-1, rest, rest)
-    P, Q = _product(first[1:]), _product(second[1:])
-    return np.asarray(np.einsum("aij,ij->ai", P @ T, Q))
-
-
-def _product(rows: list[RealMatrix]) -> RealMatrix:
-    """Return the Kronecker product."""
-    product = np.ones((1, 1))
-    for own in rows:
-        product = np.kron(product, own)
-    return product
-
-
-def _contracted(tensor: AnyArray, vectors: Sequence[RealVector]) -> float:
-    """Return sum_J tensor_J prod_i vectors_i[j_i]; along an axis of length one the sum of the vector."""
-    for length, vector in zip(tensor.shape, vectors, strict=True):
-        tensor = np.tensordot(vector if length > 1 else vector.sum(keepdims=True), tensor, axes=(0, 0))
-    return float(tensor)
+    return np.asarray(flat * vectors.forms(X, first, second).reshape(shape))
 
 
 class _Diagonal(Metric):
@@ -346,13 +291,15 @@ class _Diagonal(Metric):
     def entries(self, s: Summand, pairing: Pairing | None) -> AnyArray:
         found = self.h
         for k, (form, U) in enumerate(zip(s.forms, self.bases, strict=True)):
-            rows = _vectors(form) @ U
+            rows = vectors.rows(form, U)
             e, f = (slice(None),) * 2 if pairing is None or pairing.along != k else pairing.partners.T
             found = np.tensordot(found, rows[e] * rows[f], axes=(0, 1))  # the next attribute comes to the front
         return np.asarray(found)
 
     def wrong(self, s: Summand) -> float:
-        sizes = [float((_absolute(f, U) ** 2).sum(axis=1).max()) for f, U in zip(s.forms, self.bases, strict=True)]
+        sizes = [
+            float((vectors.absolute(f, U) ** 2).sum(axis=1).max()) for f, U in zip(s.forms, self.bases, strict=True)
+        ]
         return 4 * EPS * sum(self.h.shape) * float(self.h.max()) * math.prod(sizes)
 
 
@@ -367,7 +314,8 @@ def _on_diagonal(product: ProductProblem, weights: Sequence[Summand]) -> Metric 
     forms = [list({id(form): form for form in own}.values()) for own in each]
     if len(product.terms) > 1 or max(product.sizes) > _LARGEST_ALONE or math.prod(product.sizes) > _MOST_CELLS:
         return None
-    if any(len(own) != 1 for own in forms):
+    most = max(form.weights.size * n for s in weights for form, n in zip(s.forms, product.sizes, strict=True))
+    if any(len(own) != 1 for own in forms) or most > _MOST_ENTRIES:
         return None
     factors = [semidefinite_factor(V) for V in product.terms[0].grams]
     spectra = [np.linalg.eigh((F * own[0].weights) @ F.T) for F, own in zip(factors, forms, strict=True)]
